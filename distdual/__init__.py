@@ -1,0 +1,1 @@
+"""Linear and structural SVMs on data larger than one machine, with a certificate of optimality."""

@@ -1,0 +1,231 @@
+"""Everything a run can be told, and nothing it works out for itself."""
+
+import dataclasses
+import difflib
+import math
+import tomllib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from distdual.errors import InputError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataConfig:
+    url: str
+    """The data set: a local folder or an fsspec URL such as s3://bucket/folder."""
+
+    storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
+    """How to reach it, as fsspec takes it. Never written to a model, a log or an error message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemConfig:
+    kind: str
+    """What is learnt: "binary"."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+    """The problem's own keys, as they stand in [problem]; the problem checks them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolverConfig:
+    C: float = 1.0
+    """Weight of the summed loss against 1/2 ||w||²."""
+
+    gap: float = 1e-3
+    """Stop once (upper − lower) / upper is proven to be at most this."""
+
+    max_passes: int = 200
+    """Stop after this many passes over the data set, certified or not."""
+
+    max_seconds: float = math.inf
+    """Stop after this time, certified or not."""
+
+    seed: int = 0
+    """Decides the order of shards and of ascent steps."""
+
+    mode: str = "deterministic"
+    """"deterministic": fixed rounds; the weights do not depend on the number of workers, bit for bit."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.C < math.inf:
+            raise InputError(f"solver.C must be positive and finite, got {self.C}")
+        if not 0 < self.gap < 1:
+            raise InputError(f"solver.gap must be a fraction between 0 and 1, got {self.gap}")
+        if self.max_passes < 1:
+            raise InputError(f"solver.max_passes must be at least 1, got {self.max_passes}")
+        if not self.max_seconds > 0:
+            raise InputError(f"solver.max_seconds must be positive, got {self.max_seconds}")
+        if self.seed < 0:
+            raise InputError(f"solver.seed must not be negative, got {self.seed}")
+        check_choice("solver.mode", self.mode, ["deterministic"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalCluster:
+    workers: int = 2
+    """Worker processes."""
+
+    threads: int = 1
+    """Threads in each; kernels release the GIL."""
+
+    memory: str = "auto"
+    """Memory limit of each worker, for example "4GiB"; "auto" shares the machine's among them."""
+
+    def __post_init__(self) -> None:
+        if self.workers < 1 or self.threads < 1:
+            raise InputError(
+                f"cluster.local needs at least one worker and one thread, got {self.workers} and {self.threads}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    scheduler: str | None = None
+    """Address of a running Dask scheduler, for example "tcp://10.0.0.1:8786"."""
+
+    local: LocalCluster | None = None
+    """Start a Dask cluster on this machine. Without both, shards are scanned by threads of this process."""
+
+    timeout: float = 10.0
+    """Seconds to wait for the scheduler and for its first worker."""
+
+    def __post_init__(self) -> None:
+        if self.scheduler and self.local:
+            raise InputError("cluster.scheduler and cluster.local exclude each other: name one")
+        if not 0 < self.timeout < math.inf:
+            raise InputError(f"cluster.timeout must be a positive number of seconds, got {self.timeout}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputConfig:
+    url: str
+    """The model folder to write, local or remote."""
+
+    storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
+    """How to reach it, as fsspec takes it."""
+
+    overwrite: bool = False
+    """Replace a model that is there already."""
+
+    log: str | None = None
+    """A local file that gets one JSON object a line for every round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    data: DataConfig
+    problem: ProblemConfig
+    output: OutputConfig
+    solver: SolverConfig = SolverConfig()
+    cluster: ClusterConfig = ClusterConfig()
+
+    def public(self) -> dict[str, Any]:
+        """What may be written down: everything but how to reach the storage."""
+        told = dataclasses.asdict(self)
+        for section in ("data", "output"):
+            del told[section]["storage_options"]
+        told["problem"] = {"kind": self.problem.kind, **self.problem.options}
+        return told
+
+
+def load(path: str | Path, settings: Sequence[str] = ()) -> Config:
+    """Read a TOML file, then apply settings such as "solver.C=0.1"."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot read the config: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not a TOML file: {error}") from None
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: not a TOML file: {error}") from None
+    for setting in settings:
+        apply(table, setting)
+    return from_table(table, str(path))
+
+
+def from_table(table: Mapping[str, Any], source: str = "config") -> Config:
+    """Check a table of sections and turn it into a Config; `source` is what messages call it."""
+    sections = dict(table)
+    problem = sections.get("problem")
+    if isinstance(problem, Mapping) and "kind" in problem:
+        options = {key: value for key, value in problem.items() if key != "kind"}
+        sections["problem"] = {"kind": problem["kind"], "options": options}
+    try:
+        return parse(Config, sections, source)
+    except InputError as error:
+        raise error if str(error).startswith(source) else InputError(f"{source}: {error}") from None
+
+
+def apply(table: dict[str, Any], setting: str) -> None:
+    """Put one "section.key=value" into `table`; the value is TOML, or else a plain string."""
+    name, equals, text = setting.partition("=")
+    keys = [key.strip() for key in name.split(".")]
+    if not equals or len(keys) < 2 or not all(keys):
+        raise InputError(f"--set {setting}: expected section.key=value, for example solver.C=0.1")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    for key in keys[:-1]:
+        table = table.setdefault(key, {})
+        if not isinstance(table, dict):
+            raise InputError(f"--set {setting}: {key} is a value, not a section")
+    table[keys[-1]] = value
+
+
+def parse(cls: type[T], table: Any, source: str, prefix: str = "") -> T:
+    """Make the dataclass `cls` of a TOML table: no unknown key, no missing key, no value of another type."""
+    if not isinstance(table, Mapping):
+        raise InputError(f"{source}: {prefix.rstrip('.')} must be a section, got {table!r}")
+    fields = {f.name: f for f in dataclasses.fields(cast(Any, cls))}
+    hints = typing.get_type_hints(cls)
+    for key in table:
+        if key not in fields:
+            raise InputError(f"{source}: unknown key {prefix}{key}{nearest(str(key), fields, prefix)}")
+    for name, spec in fields.items():
+        required = spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
+        if required and name not in table:
+            raise InputError(f"{source}: {prefix}{name} is missing")
+    values = {key: convert(hints[key], value, source, prefix + key) for key, value in table.items()}
+    try:
+        return cls(**values)
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
+
+
+def convert(hint: Any, value: Any, source: str, name: str) -> Any:
+    """Check `value` against a type hint; an int may stand for a float, nothing else is converted."""
+    if isinstance(hint, types.UnionType):
+        (hint,) = [option for option in typing.get_args(hint) if option is not types.NoneType]
+    if dataclasses.is_dataclass(hint):
+        return parse(cast(type[Any], hint), value, source, name + ".")
+    kind = typing.get_origin(hint) or hint
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if (kind is not bool and isinstance(value, bool)) or not isinstance(value, kind):
+        called = {float: "a number", int: "a whole number", str: "a string", bool: "true or false", dict: "a table"}
+        raise InputError(f"{source}: {name} must be {called.get(kind, kind.__name__)}, got {value!r}")
+    return value
+
+
+def nearest(key: str, known: Mapping[str, Any], prefix: str = "") -> str:
+    """The end of a sentence about an unknown key."""
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean {prefix}{close[0]}?"
+    return f"; known are {', '.join(prefix + name for name in sorted(known))}"
+
+
+def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")

@@ -1,0 +1,113 @@
+"""What is a matrix of rows, and what can be done with one row of it?
+
+Features and constraints are both stored this way. `dot`, `add` and `norm2` work on every format, in Python and
+inside kernels, so a kernel is written once and compiled for each format.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from distdual.kernel import specialise
+
+Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
+Ints = NDArray[np.int64]
+Int32s = NDArray[np.int32]
+Bools = NDArray[np.bool_]
+
+
+class DenseRows(NamedTuple):
+    values: Singles  # (n, width)
+
+
+class CsrRows(NamedTuple):
+    indptr: Ints  # (n + 1,)
+    indices: NDArray[Any]  # (nnz,) int32, or int64 past 2³¹ columns
+    values: Singles  # (nnz,)
+
+
+Rows = DenseRows | CsrRows
+
+
+def n_rows(rows: Rows) -> int:
+    return len(rows.values) if isinstance(rows, DenseRows) else len(rows.indptr) - 1
+
+
+def dot(rows: Rows, k: int, w: Floats) -> float:
+    """⟨w, x_k⟩, summed in float64; `w` may be longer than a row of features is wide."""
+    if isinstance(rows, DenseRows):
+        return float(rows.values[k].astype(np.float64) @ w[: rows.values.shape[1]])
+    at = slice(rows.indptr[k], rows.indptr[k + 1])
+    return float(rows.values[at].astype(np.float64) @ w[rows.indices[at]])
+
+
+def add(rows: Rows, k: int, scale: float, w: Floats) -> None:
+    """w ← w + scale · x_k. A CSR row names each column once."""
+    if isinstance(rows, DenseRows):
+        w[: rows.values.shape[1]] += scale * rows.values[k].astype(np.float64)
+    else:
+        at = slice(rows.indptr[k], rows.indptr[k + 1])
+        w[rows.indices[at]] += scale * rows.values[at].astype(np.float64)
+
+
+def norm2(rows: Rows, k: int) -> float:
+    """||x_k||²."""
+    if isinstance(rows, DenseRows):
+        row = rows.values[k].astype(np.float64)
+    else:
+        row = rows.values[rows.indptr[k] : rows.indptr[k + 1]].astype(np.float64)
+    return float(row @ row)
+
+
+def _is_dense(rows: Any) -> bool:
+    return isinstance(rows, types.NamedTuple) and rows.instance_class is DenseRows
+
+
+@specialise(dot)
+def _dot(rows: Any, k: Any, w: Any) -> Any:  # noqa: ARG001
+    def dense(rows: Any, k: Any, w: Any) -> Any:
+        total = 0.0
+        for j in range(rows.values.shape[1]):
+            total += rows.values[k, j] * w[j]
+        return total
+
+    def csr(rows: Any, k: Any, w: Any) -> Any:
+        total = 0.0
+        for j in range(rows.indptr[k], rows.indptr[k + 1]):
+            total += rows.values[j] * w[rows.indices[j]]
+        return total
+
+    return dense if _is_dense(rows) else csr
+
+
+@specialise(add)
+def _add(rows: Any, k: Any, scale: Any, w: Any) -> Any:  # noqa: ARG001
+    def dense(rows: Any, k: Any, scale: Any, w: Any) -> Any:
+        for j in range(rows.values.shape[1]):
+            w[j] += scale * rows.values[k, j]
+
+    def csr(rows: Any, k: Any, scale: Any, w: Any) -> Any:
+        for j in range(rows.indptr[k], rows.indptr[k + 1]):
+            w[rows.indices[j]] += scale * rows.values[j]
+
+    return dense if _is_dense(rows) else csr
+
+
+@specialise(norm2)
+def _norm2(rows: Any, k: Any) -> Any:  # noqa: ARG001
+    def dense(rows: Any, k: Any) -> Any:
+        total = 0.0
+        for j in range(rows.values.shape[1]):
+            total += np.float64(rows.values[k, j]) * rows.values[k, j]
+        return total
+
+    def csr(rows: Any, k: Any) -> Any:
+        total = 0.0
+        for j in range(rows.indptr[k], rows.indptr[k + 1]):
+            total += np.float64(rows.values[j]) * rows.values[j]
+        return total
+
+    return dense if _is_dense(rows) else csr
