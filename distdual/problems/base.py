@@ -1,0 +1,115 @@
+"""What does the trainer ask of a learning problem? The inner max of P(w), nothing more.
+
+    P(w) = 1/2 ||w||²  +  C Σ_i cost_i · ξ_i(w),     ξ_i(w) = max(0, max_j ( l_ij − ⟨w, x_ij⟩ ))
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdual.data.shard import Shard, join_rows, take_rows
+from distdual.rows import Floats, Int32s, Ints, Rows
+
+
+class Keys(NamedTuple):
+    """Which constraint j of its example each entry is: a few whole numbers, as many as the problem needs."""
+
+    indptr: Ints  # (n + 1,)
+    values: Int32s
+
+    @staticmethod
+    def none(n: int) -> "Keys":
+        """For problems with one constraint an example, where the example says it all."""
+        return Keys(np.zeros(n + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
+
+    def take(self, which: Any) -> "Keys":
+        chosen = np.arange(len(self.indptr) - 1)[which]
+        lengths = np.diff(self.indptr)[chosen]
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        at = np.repeat(self.indptr[chosen] - indptr[:-1], lengths) + np.arange(indptr[-1])
+        return Keys(indptr, self.values[at])
+
+    @staticmethod
+    def join(parts: "list[Keys]") -> "Keys":
+        lengths = np.concatenate([np.diff(part.indptr) for part in parts])
+        return Keys(np.concatenate([[0], np.cumsum(lengths)]), np.concatenate([part.values for part in parts]))
+
+
+class Constraints(NamedTuple):
+    """One constraint per entry, ⟨w, x_k⟩ ≥ l_k − ξ_i."""
+
+    example: Ints  # (n,) the example i, numbered through the whole data set
+    cost: Floats  # (n,) what ξ_i costs: C_i = C · cost
+    margin: Floats  # (n,) l_k
+    rows: Rows  # (n, n_weights) x_k
+    keys: Keys
+
+    def take(self, which: Any) -> "Constraints":
+        return Constraints(
+            self.example[which],
+            self.cost[which],
+            self.margin[which],
+            take_rows(self.rows, which),
+            self.keys.take(which),
+        )
+
+    @staticmethod
+    def join(parts: "list[Constraints]") -> "Constraints":
+        return Constraints(
+            np.concatenate([part.example for part in parts]),
+            np.concatenate([part.cost for part in parts]),
+            np.concatenate([part.margin for part in parts]),
+            join_rows([part.rows for part in parts]),
+            Keys.join([part.keys for part in parts]),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in (*self[:3], *self.rows, *self.keys))
+
+
+class Offenders(NamedTuple):
+    """The worst constraint of every example of a shard."""
+
+    slack: Floats  # (n,) ξ_i(w); 0 where no constraint is violated
+    keys: Keys  # which one it is
+
+
+class Problem(ABC):
+    """See problems/binary.py for the shortest complete example.
+
+    A problem is made of plain values, so that it can be written to model.json and sent to workers.
+    """
+
+    kind: ClassVar[str]
+
+    exact: ClassVar[bool] = True
+    """True if `offenders` finds a global maximiser. Only then is P(w) an upper bound."""
+
+    n_weights: int
+
+    @abstractmethod
+    def offenders(self, w: Floats, shard: Shard) -> Offenders:
+        """For each example the maximiser of l_ij − ⟨w, x_ij⟩. NaN in the data must show as NaN slack."""
+
+    @abstractmethod
+    def costs(self, shard: Shard) -> Floats:
+        """(n,) what one unit of each example's slack costs, before C."""
+
+    @abstractmethod
+    def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
+        """The constraints named by (example of the shard, key), built from the data alone."""
+
+    @abstractmethod
+    def predict(self, w: Floats, shard: Shard) -> NDArray[Any]:
+        """(n,) the prediction for each example, in the coding of `shard.y`."""
+
+    @abstractmethod
+    def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
+        """Named sums over examples, and "n": adding them up over shards and dividing by n gives the means."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """What model.json keeps; `make_problem` turns it back into the problem."""

@@ -1,0 +1,1 @@
+"""What runs next to the data: scan (pure), executor (where scans run)."""
