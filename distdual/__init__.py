@@ -1,1 +1,36 @@
-"""Linear and structural SVMs on data larger than one machine, with a certificate of optimality."""
+"""Linear and structural SVMs on data larger than one machine, with a certificate of optimality.
+
+    primal   P(w) = 1/2 ||w||²  +  Σ_i C_i · max(0, max_j ( l_ij − ⟨w, x_ij⟩ ))
+    dual     D(α) = Σ_k α_k l_k − 1/2 ||w||²      w = Σ_k α_k x_k,   α ≥ 0,   Σ_{k of i} α_k ≤ C_i
+    always   D(α) ≤ P(w*) ≤ P(w)
+
+Files, in the order data flows: config, data, problems, certificate, workers, coordinator, model, report, training,
+verification, prediction, quickstart, cli.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from distdual.model import load_model
+    from distdual.training import Result, train
+    from distdual.verification import Verification, verify
+
+__version__ = "0.1.0"
+__all__ = ["Result", "Verification", "__version__", "load_model", "train", "verify"]
+
+_HOME = {
+    "Result": "training",
+    "train": "training",
+    "Verification": "verification",
+    "verify": "verification",
+    "load_model": "model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that `distdual --help` need not load Numba and Zarr."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'distdual' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"distdual.{_HOME[name]}"), name)

@@ -1,6 +1,6 @@
 """What is a matrix of rows, and what can be done with one row of it?
 
-Features and constraints are both stored this way. `dot`, `add` and `norm2` work on every format, in Python and
+Features and constraints are both stored this way. `dot`, `add`, `norm2` and `inner` work on every format, in Python and
 inside kernels, so a kernel is written once and compiled for each format.
 """
 
@@ -62,6 +62,15 @@ def norm2(rows: Rows, k: int) -> float:
     return float(row @ row)
 
 
+def inner(rows: Rows, k: int, j: int) -> float:
+    """⟨x_k, x_j⟩. CSR rows name their columns in ascending order."""
+    if isinstance(rows, DenseRows):
+        return float(rows.values[k].astype(np.float64) @ rows.values[j])
+    left, right = (slice(rows.indptr[row], rows.indptr[row + 1]) for row in (k, j))
+    _, a, b = np.intersect1d(rows.indices[left], rows.indices[right], assume_unique=True, return_indices=True)
+    return float(rows.values[left][a].astype(np.float64) @ rows.values[right][b])
+
+
 def _is_dense(rows: Any) -> bool:
     return isinstance(rows, types.NamedTuple) and rows.instance_class is DenseRows
 
@@ -108,6 +117,31 @@ def _norm2(rows: Any, k: Any) -> Any:  # noqa: ARG001
         total = 0.0
         for j in range(rows.indptr[k], rows.indptr[k + 1]):
             total += np.float64(rows.values[j]) * rows.values[j]
+        return total
+
+    return dense if _is_dense(rows) else csr
+
+
+@specialise(inner)
+def _inner(rows: Any, k: Any, j: Any) -> Any:  # noqa: ARG001
+    def dense(rows: Any, k: Any, j: Any) -> Any:
+        total = 0.0
+        for c in range(rows.values.shape[1]):
+            total += np.float64(rows.values[k, c]) * rows.values[j, c]
+        return total
+
+    def csr(rows: Any, k: Any, j: Any) -> Any:
+        total = 0.0
+        a, b = rows.indptr[k], rows.indptr[j]
+        while a < rows.indptr[k + 1] and b < rows.indptr[j + 1]:
+            if rows.indices[a] == rows.indices[b]:
+                total += np.float64(rows.values[a]) * rows.values[b]
+                a += 1
+                b += 1
+            elif rows.indices[a] < rows.indices[b]:
+                a += 1
+            else:
+                b += 1
         return total
 
     return dense if _is_dense(rows) else csr

@@ -1,6 +1,6 @@
 """What does the trainer ask of a learning problem? The inner max of P(w), nothing more.
 
-    P(w) = 1/2 ||w||²  +  C Σ_i cost_i · ξ_i(w),     ξ_i(w) = max(0, max_j ( l_ij − ⟨w, x_ij⟩ ))
+P(w) = 1/2 ||w||²  +  C Σ_i cost_i · ξ_i(w),     ξ_i(w) = max(0, max_j ( l_ij − ⟨w, x_ij⟩ ))
 """
 
 from abc import ABC, abstractmethod

@@ -1,0 +1,1 @@
+"""What runs in one place: cache, ascent (kernels), solver, schedule (pure decisions), train (the loop)."""

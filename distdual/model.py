@@ -1,0 +1,165 @@
+"""What is a trained model, and how is it written to a folder and read back?
+
+weights.npy        float64 weights, the bias weight last if there is one
+model.json         the problem, C, the data set; written last: a folder without it holds no model
+certificate.json   lower, upper, gap, and the digests of all other files
+dual/              the support constraints: example.npy, key_indptr.npy, key_values.npy, alpha.npy, and
+                   checksum.npy, the checksums of the shards they were found in
+"""
+
+import hashlib
+import io
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdual.data.location import Location
+from distdual.errors import InputError
+from distdual.problems import problem_from
+from distdual.problems.base import Keys, Problem
+from distdual.rows import Floats, Ints
+
+FORMAT = 1
+
+
+class Dual(NamedTuple):
+    """The support constraints, named so that anyone can rebuild them from the data set."""
+
+    example: Ints  # ascending
+    keys: Keys
+    alpha: Floats
+
+
+class DataInfo(NamedTuple):
+    """The data set a model was trained on."""
+
+    url: str
+    fingerprint: str
+    n_examples: int
+    checksum: NDArray[np.uint32]  # of each shard
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    w: Floats
+    problem: Problem
+    C: float
+    dual: Dual
+    data: DataInfo
+    certificate: dict[str, Any]  # lower, upper, gap, target, certified, and how training went
+    config: dict[str, Any]  # what the run was told
+
+    def save(self, location: Location, *, overwrite: bool = False) -> None:
+        """Write the folder; model.json comes last and makes it a model."""
+        claim(location, overwrite=overwrite)
+        files = {
+            "weights.npy": npy(self.w),
+            "dual/example.npy": npy(self.dual.example),
+            "dual/key_indptr.npy": npy(self.dual.keys.indptr),
+            "dual/key_values.npy": npy(self.dual.keys.values),
+            "dual/alpha.npy": npy(self.dual.alpha),
+            "dual/checksum.npy": npy(self.data.checksum),
+        }
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+        files["certificate.json"] = to_json({**self.certificate, "sha256": digests})
+        files["model.json"] = to_json(
+            {
+                "format": FORMAT,
+                "problem": self.problem.describe(),
+                "C": self.C,
+                "data": {
+                    "url": self.data.url,
+                    "fingerprint": self.data.fingerprint,
+                    "n_examples": self.data.n_examples,
+                    "n_shards": len(self.data.checksum),
+                },
+                "config": self.config,
+            }
+        )
+        location.remove_file("model.json")
+        for name, content in files.items():
+            location.write(name, content)
+
+
+def claim(location: Location, *, overwrite: bool) -> None:
+    """Make sure that a model may be written here."""
+    if location.is_empty():
+        return
+    if not location.exists("model.json") and not location.exists("certificate.json"):
+        raise InputError(f"{location}: already holds something that is not a model; choose another output.url")
+    if location.exists("model.json") and not overwrite:
+        raise InputError(f"{location}: already holds a model; choose another output.url or set output.overwrite=true")
+
+
+def load_model(location: Location) -> Model:
+    """Read a model folder; nothing in it is executed or unpickled."""
+    if not location.exists("model.json"):
+        raise InputError(f"{location}: there is no model: model.json not found")
+    about = read_json(location, "model.json")
+    if about.get("format", 0) > FORMAT:
+        raise InputError(
+            f"{location}: model format {about['format']} is newer than {FORMAT}, "
+            "the newest this version reads; upgrade distdual"
+        )
+    try:
+        problem = problem_from(about["problem"])
+        data, C, config = about["data"], float(about["C"]), about["config"]
+        info = DataInfo(
+            data["url"], data["fingerprint"], data["n_examples"], read_npy(location, "dual/checksum.npy", np.uint32)
+        )
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{location}/model.json: {error} is missing or of the wrong type") from None
+    keys = Keys(
+        read_npy(location, "dual/key_indptr.npy", np.int64), read_npy(location, "dual/key_values.npy", np.int32)
+    )
+    example = read_npy(location, "dual/example.npy", np.int64)
+    alpha = read_npy(location, "dual/alpha.npy", np.float64)
+    if not len(example) == len(alpha) == len(keys.indptr) - 1:
+        raise InputError(f"{location}/dual: example, key_indptr and alpha differ in length")
+    w = read_npy(location, "weights.npy", np.float64)
+    if len(w) != problem.n_weights:
+        raise InputError(f"{location}/weights.npy: {len(w)} weights, model.json speaks of {problem.n_weights}")
+    return Model(w, problem, C, Dual(example, keys, alpha), info, read_json(location, "certificate.json"), config)
+
+
+def changed_files(location: Location, certificate: dict[str, Any]) -> list[str]:
+    """The files of a model folder that are not what training wrote."""
+    digests = certificate.get("sha256", {})
+    return [name for name, digest in digests.items() if hashlib.sha256(location.read(name)).hexdigest() != digest]
+
+
+def npy(array: NDArray[Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def read_npy(location: Location, name: str, dtype: Any) -> NDArray[Any]:
+    try:
+        array = np.load(io.BytesIO(location.read(name)), allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{location}/{name}: not a NumPy array: {error}") from None
+    if array.dtype != dtype or array.ndim != 1:
+        raise InputError(f"{location}/{name}: a flat {np.dtype(dtype)} array is expected, found {array.dtype}")
+    return np.asarray(array)
+
+
+def to_json(value: dict[str, Any]) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()
+
+
+def read_json(location: Location, name: str) -> dict[str, Any]:
+    try:
+        value = json.loads(location.read(name))
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{location}/{name}: not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{location}/{name}: a JSON object is expected")
+    return value

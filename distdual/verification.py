@@ -1,0 +1,171 @@
+"""Is a model what its certificate says? Recomputed from the model folder and the data set alone.
+
+Each shard is read once; a worker computes Σ cost_i ξ_i(w) over it for P(w), and rebuilds the support constraints of
+its examples from the data, for D(α). Nothing of the trainer is used but the problem's own mathematics.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distdual.certificate import Certificate, ShardLoss, upper_bound
+from distdual.config import ClusterConfig
+from distdual.coordinator.ascent import rebuild
+from distdual.data.location import Location
+from distdual.data.store import Dataset, open_dataset, open_once
+from distdual.errors import InputError
+from distdual.model import Dual, Model, changed_files, load_model
+from distdual.problems.base import Keys, Problem
+from distdual.rows import Floats, Ints
+from distdual.workers.executor import open_executor
+from distdual.workers.scan import Source
+
+SAME = 1e-9  # relative difference up to which a recomputed bound is the recorded one
+FEASIBLE = 1e-9  # relative excess of Σ α over C_i that rounding may leave
+
+
+class ShardCheck(NamedTuple):
+    shard: int
+    exact: bool
+    loss: float  # Σ cost_i ξ_i(w)
+    margins: float  # Σ α l over the shard's support constraints
+    v: Floats  # Σ α x over the same
+    infeasible: Ints  # examples with Σ α > C_i or α < 0
+    bytes_read: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The recomputed bounds, and everything that does not agree with what the model folder says."""
+
+    lower: float
+    upper: float
+    gap: float
+    target: float
+    certified: bool
+    findings: tuple[str, ...]
+    support: int
+    oracle_calls: int
+    bytes_read: int
+
+
+def verify(
+    model: str | Location,
+    data: str | Location | None = None,
+    client: Any = None,
+    *,
+    cluster: ClusterConfig | None = None,
+) -> Verification:
+    """Recompute the certificate of a model folder from scratch, in float64."""
+    folder = model if isinstance(model, Location) else Location(model)
+    claimed = load_model(folder)
+    place = data if isinstance(data, Location) else Location(data or claimed.data.url, folder.storage_options)
+    dataset = open_dataset(place)
+    check_shape(claimed, dataset)
+    dual, out_of_range = existing(claimed.dual, dataset.n_examples)
+    parts = [split_dual(dual, dataset, s) for s in range(dataset.n_shards)]
+    with open_executor(cluster or ClusterConfig(), dataset, claimed.problem, client) as executor:
+        executor.publish(0, claimed.w)
+        shards = range(dataset.n_shards)
+        checks = list(executor.map_shards(check_shard, shards, [claimed.C] * len(shards), parts))
+    findings = [
+        *(f"{folder}/{name} is not what training wrote" for name in changed_files(folder, claimed.certificate)),
+        *data_findings(claimed, dataset, [c.shard for c in checks if c.bytes_read < 0]),
+        *([f"{folder}/dual names {out_of_range} examples beyond the data set"] if out_of_range else []),
+        *dual_findings(folder, checks),
+    ]
+    return conclude(claimed, dataset, checks, findings)
+
+
+def check_shape(model: Model, dataset: Dataset) -> None:
+    described = model.problem.describe()
+    found = {"n_features": dataset.layout.n_features, "classes": list(dataset.classes)}
+    for name, value in found.items():
+        if described[name] != value:
+            raise InputError(f"{dataset.location}: {name} is {value}, but the model was trained with {described[name]}")
+
+
+def existing(dual: Dual, n_examples: int) -> tuple[Dual, int]:
+    """The support constraints that the data set can have, and the number of others."""
+    there = (dual.example >= 0) & (dual.example < n_examples)
+    order = np.flatnonzero(there)[np.argsort(dual.example[there], kind="stable")]
+    return Dual(dual.example[order], dual.keys.take(order), dual.alpha[order]), int((~there).sum())
+
+
+def split_dual(dual: Dual, dataset: Dataset, shard: int) -> Dual:
+    """The support constraints of one shard's examples."""
+    begin, end = np.searchsorted(dual.example, dataset.first[shard : shard + 2])
+    which = slice(int(begin), int(end))
+    return Dual(dual.example[which], dual.keys.take(which), dual.alpha[which])
+
+
+def check_shard(source: Source, problem: Problem, w: Floats, shard: int, C: float, dual: Dual) -> ShardCheck:
+    """Runs on a worker: this shard's share of P(w) and of D(α). A changed shard reports bytes_read = −1."""
+    dataset = open_once(source.location, source.fingerprint)
+    found, n_bytes = dataset.read(shard, check=False)
+    costs = problem.costs(found)
+    slack = problem.offenders(w, found).slack
+    local = dual.example - found.first
+    constraints = problem.constraints(found, local, Keys(dual.keys.indptr, dual.keys.values))
+    v = np.zeros(problem.n_weights)
+    rebuild(constraints.rows, dual.alpha, v)
+    used = np.bincount(local, dual.alpha, minlength=found.n_examples)
+    negative = np.bincount(local, dual.alpha < 0, minlength=found.n_examples) > 0
+    infeasible = np.flatnonzero((used > C * costs * (1 + FEASIBLE)) | negative | ~np.isfinite(used))
+    return ShardCheck(
+        shard,
+        problem.exact,
+        float(costs @ slack),
+        float(dual.alpha @ constraints.margin),
+        v,
+        found.first + infeasible,
+        n_bytes if dataset.is_intact(found) else -1,
+    )
+
+
+def data_findings(model: Model, dataset: Dataset, damaged: list[int]) -> list[str]:
+    """What differs between the data set and the one the model was trained on."""
+    if damaged:
+        return [f"{dataset.location}: shard {s} is not what was prepared: its checksum differs" for s in damaged]
+    if dataset.fingerprint == model.data.fingerprint:
+        return []
+    if dataset.n_shards != len(model.data.checksum):
+        return [f"{dataset.location}: {dataset.n_shards} shards, the model was trained on {len(model.data.checksum)}"]
+    differ = np.flatnonzero(dataset.checksum != model.data.checksum)
+    which = f"shards {', '.join(map(str, differ[:5]))} differ" if len(differ) else "its shards are cut differently"
+    return [f"{dataset.location}: not the data set the model was trained on: {which}"]
+
+
+def dual_findings(folder: Location, checks: list[ShardCheck]) -> list[str]:
+    infeasible = np.concatenate([check.infeasible for check in checks])
+    if not len(infeasible):
+        return []
+    return [f"{folder}/dual: α is not feasible for {len(infeasible)} examples, the first is example {infeasible[0]}"]
+
+
+def conclude(model: Model, dataset: Dataset, checks: list[ShardCheck], findings: list[str]) -> Verification:
+    """Add up, compare with what the folder claims, and decide."""
+    losses = [ShardLoss(check.shard, 0, check.loss, check.exact) for check in checks]
+    upper = upper_bound(model.w, 0, losses, C=model.C, n_shards=dataset.n_shards)
+    v = np.sum([check.v for check in checks], axis=0)
+    feasible = not any(len(check.infeasible) for check in checks)
+    lower = math.fsum(check.margins for check in checks) - 0.5 * float(v @ v) if feasible else 0.0  # D(0) always holds
+    proven = Certificate(lower, upper, 0)
+    for name, value in (("lower", lower), ("upper", upper)):
+        said = model.certificate.get(name, math.nan)
+        if not abs(said - value) <= SAME * max(abs(said), abs(value)):
+            findings.append(f"{name} is {value:.12g} when recomputed, certificate.json says {said:.12g}")
+    target = float(model.certificate.get("target", math.nan))
+    return Verification(
+        lower,
+        upper,
+        proven.gap,
+        target,
+        not findings and proven.gap <= target,
+        tuple(findings),
+        len(model.dual.alpha),
+        dataset.n_examples,
+        sum(max(0, check.bytes_read) for check in checks),
+    )

@@ -1,0 +1,223 @@
+"""Where do scans run? In threads of this process, or on a Dask cluster; both keep one contract."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from typing import Any, Protocol, TypeVar
+
+from distdual.config import ClusterConfig
+from distdual.data.store import Dataset
+from distdual.errors import InputError
+from distdual.problems.base import Problem
+from distdual.rows import Floats
+from distdual.workers.scan import Loaded, Scan, ShardReport, Source, load_and_scan, load_shard, scan_shard
+
+T = TypeVar("T")
+
+IN_MEMORY = 2 << 30  # bytes of shards that threads of this process keep between passes
+LOST_TRIES = 5  # times that weights lost with their workers are sent again before giving up
+
+
+class Executor(Protocol):
+    """Runs scans of one problem on one data set. `reports` yields as scans end, in any order."""
+
+    def publish(self, version: int, w: Floats) -> None:
+        """Make weights known. They travel once a version and worker; older versions are forgotten."""
+        ...
+
+    def reports(self, scans: Sequence[Scan]) -> Iterator[ShardReport]:
+        """Run the scans at the published version; a scan that fails raises here."""
+        ...
+
+    def map_shards(self, function: Any, shards: Sequence[int], *parts: Sequence[Any]) -> Iterator[Any]:
+        """function(source, problem, w, shard, *parts of that shard) for each shard, in the order of `shards`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class InlineExecutor:
+    """Threads of this process: no cluster to start, no copies. Kernels release the GIL."""
+
+    def __init__(self, dataset: Dataset, problem: Problem, *, threads: int = 2) -> None:
+        self.source = Source(dataset.location, dataset.fingerprint)
+        self.problem = problem
+        self.version = -1
+        self.w: Floats | None = None
+        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="scan")
+        self.shards: dict[int, Loaded] | None = {} if dataset.nbytes <= IN_MEMORY else None
+
+    def publish(self, version: int, w: Floats) -> None:
+        self.version, self.w = version, w.copy()
+
+    def reports(self, scans: Sequence[Scan]) -> Iterator[ShardReport]:
+        futures = [self.pool.submit(self._scan, scan) for scan in scans]
+        return _as_completed(futures)
+
+    def map_shards(self, function: Any, shards: Sequence[int], *parts: Sequence[Any]) -> Iterator[Any]:
+        arguments = zip(shards, *parts, strict=True)
+        futures = [self.pool.submit(function, self.source, self.problem, self.w, *each) for each in arguments]
+        return (future.result() for future in futures)
+
+    def close(self) -> None:
+        self.pool.shutdown(cancel_futures=True)
+
+    def _scan(self, scan: Scan) -> ShardReport:
+        assert self.w is not None
+        assert scan.version == self.version
+        if self.shards is None:
+            return load_and_scan(self.source, self.problem, self.w, scan)
+        loaded = self.shards.get(scan.shard) or load_shard(self.source, scan.shard)
+        self.shards[scan.shard] = loaded._replace(bytes_read=0, read_seconds=0.0)
+        return scan_shard(self.problem, loaded, self.w, scan)
+
+
+def _as_completed(futures: Sequence[Future[T]]) -> Iterator[T]:
+    left = set(futures)
+    try:
+        while left:
+            done, left = wait_for(left, return_when="FIRST_COMPLETED")
+            for future in done:
+                yield future.result()
+    finally:
+        for future in left:
+            future.cancel()
+
+
+class DaskExecutor:
+    """A Dask cluster. Shards stay in cluster memory where there is room, under Dask's own memory management."""
+
+    def __init__(self, client: Any, dataset: Dataset, problem: Problem) -> None:
+        self.client = client
+        self.source = Source(dataset.location, dataset.fingerprint)
+        self.problem = problem
+        self.version = -1
+        self.w: Floats | None = None
+        self.published: Any = None
+        self.loaded: dict[int, Any] | None = {} if self._fits(dataset.nbytes) else None
+        self.seen: set[int] = set()  # shards whose reading is paid for in a report already
+
+    def _fits(self, n_bytes: int) -> bool:
+        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        return 2 * n_bytes <= sum(worker["memory_limit"] or 0 for worker in workers)
+
+    def publish(self, version: int, w: Floats) -> None:
+        self.version, self.w = version, w.copy()
+        self._scatter()
+
+    def _scatter(self) -> None:
+        self.published = self.client.scatter(self.w, broadcast=True, hash=False)
+
+    def reports(self, scans: Sequence[Scan]) -> Iterator[ShardReport]:
+        by_future: dict[Any, Scan] = {self._submit(scan): scan for scan in scans}
+        for future in self._completed(by_future, self._submit):
+            report: ShardReport = future.result()
+            if self.loaded is not None and report.shard in self.seen:
+                report = report._replace(bytes_read=0, read_seconds=0.0)
+            self.seen.add(report.shard)
+            yield report
+
+    def map_shards(self, function: Any, shards: Sequence[int], *parts: Sequence[Any]) -> Iterator[Any]:
+        def submit(arguments: tuple[Any, ...]) -> Any:
+            return self.client.submit(function, self.source, self.problem, self.published, *arguments, pure=False)
+
+        by_future = {submit(each): each for each in zip(shards, *parts, strict=True)}
+        found = {by_future[future][0]: future.result() for future in self._completed(by_future, submit)}
+        return (found[shard] for shard in shards)
+
+    def close(self) -> None:
+        self.published = None
+        self.loaded = None
+
+    def _submit(self, scan: Scan) -> Any:
+        assert scan.version == self.version
+        if self.loaded is None:
+            return self.client.submit(load_and_scan, self.source, self.problem, self.published, scan, pure=False)
+        if scan.shard not in self.loaded:
+            self.loaded[scan.shard] = self.client.submit(load_shard, self.source, scan.shard, pure=False)
+        loaded = self.loaded[scan.shard]
+        return self.client.submit(scan_shard, self.problem, loaded, self.published, scan, pure=False)
+
+    def _completed(self, by_future: dict[Any, Any], submit: Any) -> Iterator[Any]:
+        """Futures as they end. Weights whose last holder died are scattered again, and their tasks submitted anew."""
+        from distributed import as_completed
+
+        running = as_completed(list(by_future), raise_errors=False)
+        tries = 0
+        for future in running:
+            if future.status != "cancelled":
+                yield future
+                continue
+            tries += 1
+            if tries > LOST_TRIES * len(by_future):
+                raise RuntimeError(f"the weights were lost with their workers {tries} times; is the cluster stable?")
+            self._recover()
+            again = submit(by_future[future])
+            by_future[again] = by_future.pop(future)
+            running.add(again)
+
+    def _recover(self) -> None:
+        if self.published.status == "cancelled":
+            self.client.wait_for_workers(1, timeout=60)
+            self._scatter()
+        if self.loaded is not None:
+            self.loaded = {s: future for s, future in self.loaded.items() if future.status != "cancelled"}
+
+
+@contextlib.contextmanager
+def open_executor(cluster: ClusterConfig, dataset: Dataset, problem: Problem, client: Any = None) -> Iterator[Executor]:
+    """The executor that [cluster] asks for, or one on a client that is there already."""
+    if client is not None:
+        yield from _closing(DaskExecutor(client, dataset, problem))
+    elif cluster.scheduler or cluster.local:
+        with connect(cluster) as own:
+            yield from _closing(DaskExecutor(own, dataset, problem))
+    else:
+        yield from _closing(InlineExecutor(dataset, problem))
+
+
+def _closing(executor: Any) -> Iterator[Any]:
+    with contextlib.closing(executor):
+        yield executor
+
+
+@contextlib.contextmanager
+def connect(cluster: ClusterConfig) -> Iterator[Any]:
+    """A Dask client for a scheduler's address or for a cluster of our own, which ends with the block."""
+    from distributed import Client, LocalCluster
+
+    if cluster.scheduler:
+        try:
+            client = Client(cluster.scheduler, timeout=cluster.timeout, set_as_default=False)
+        except (OSError, ValueError, ImportError) as error:
+            raise InputError(
+                f"{cluster.scheduler}: the scheduler did not answer within {cluster.timeout:g} s "
+                f"({type(error).__name__}); expected a running one, for example tcp://127.0.0.1:8786"
+            ) from None
+        with client:
+            _wait_for_worker(client, cluster)
+            yield client
+        return
+    assert cluster.local is not None
+    local = cluster.local
+    with (
+        LocalCluster(
+            n_workers=local.workers,
+            threads_per_worker=local.threads,
+            memory_limit=local.memory,
+            dashboard_address=None,
+            processes=True,
+        ) as own,
+        Client(own, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def _wait_for_worker(client: Any, cluster: ClusterConfig) -> None:
+    try:
+        client.wait_for_workers(1, timeout=cluster.timeout)
+    except TimeoutError:
+        raise InputError(
+            f"{cluster.scheduler}: the scheduler has no workers; start one with `dask worker {cluster.scheduler}`"
+        ) from None
