@@ -7,7 +7,6 @@ inside kernels, so a kernel is written once and compiled for each format.
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from distdual.kernel import specialise
@@ -72,7 +71,7 @@ def inner(rows: Rows, k: int, j: int) -> float:
 
 
 def _is_dense(rows: Any) -> bool:
-    return isinstance(rows, types.NamedTuple) and rows.instance_class is DenseRows
+    return getattr(rows, "instance_class", None) is DenseRows
 
 
 @specialise(dot)

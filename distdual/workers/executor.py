@@ -143,7 +143,7 @@ class DaskExecutor:
         """Futures as they end. Weights whose last holder died are scattered again, and their tasks submitted anew."""
         from distributed import as_completed
 
-        running = as_completed(list(by_future), raise_errors=False)
+        running = as_completed(list(by_future), loop=self.client.loop, raise_errors=False)
         tries = 0
         for future in running:
             if future.status != "cancelled":

@@ -1,0 +1,270 @@
+"""The command line: reads arguments, calls the package, prints. Exit codes: 0 done, 1 not certified, 2 bad input."""
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+import distdual
+from distdual.config import ClusterConfig, Config, load
+from distdual.errors import InputError
+
+NOT_CERTIFIED = 1
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+screen = Console(stderr=True)
+paper = Console(highlight=False, soft_wrap=True)
+
+scheduler_option = click.option("--scheduler", metavar="ADDR", help="A running Dask scheduler, e.g. tcp://host:8786.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+storage_option = click.option(
+    "--storage-options",
+    "storage_file",
+    metavar="FILE.toml",
+    type=click.Path(path_type=Path),
+    help="A TOML file of fsspec options for remote URLs; S3 credentials are also taken from the environment.",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(distdual.__version__)
+def cli() -> None:
+    """Linear and structural SVMs on data larger than one machine, with a certificate of optimality."""
+
+
+@cli.command()
+@click.option("--dir", "folder", default="distdual-quickstart", type=click.Path(path_type=Path), show_default=True)
+@json_option
+def quickstart(folder: Path, as_json: bool) -> int:
+    """Train and verify a model on data that ships with scikit-learn.
+
+    Even against odd digits, on a Dask cluster of two processes on this machine.
+
+    Example: distdual quickstart --dir /tmp/first
+    """
+    from distdual.data.location import Location
+    from distdual.data.store import open_dataset
+    from distdual.quickstart import prepare_digits, run
+    from distdual.report.progress import ProgressDisplay
+
+    config = prepare_digits(folder)
+    data = open_dataset(Location(config.data.url))
+    screen.print(f"data set: {data.n_examples:,} digits in {data.n_shards} shards, even against odd")
+    with ProgressDisplay(screen, config.solver.gap) as watch:
+        result, checked = run(config, watch)
+    if as_json:
+        emit(result.certificate)
+    else:
+        show_certificate(result.certificate)
+        show_verification(asdict(checked))
+        paper.print(f"data set   {config.data.url}\nmodel      {config.output.url}\nrun log    {config.output.log}")
+        paper.print(f"config     {folder.as_posix()}/quickstart.toml")
+    return 0 if result.certificate["certified"] and checked.certified else NOT_CERTIFIED
+
+
+@cli.command()
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("dest")
+@click.option("--problem", "kind", required=True, help="What the data is for: binary.")
+@click.option("--format", "source_format", help="svmlight, npz or npy; guessed from the file if not given.")
+@click.option("--labels", multiple=True, help="For .npy features: the .npy file of labels; once a SOURCE.")
+@click.option("--shard-bytes", default=16 << 20, show_default=True, help="Largest size of a shard's features.")
+@click.option("--shuffle", type=int, metavar="SEED", help="Put the examples into random order.")
+@click.option("--test-fraction", default=0.0, help="Set a part aside: writes DEST/train and DEST/test.")
+@click.option("--scale", default="none", help="none, unit-variance or unit-rows.", show_default=True)
+@click.option("--n-features", type=int, help="Width of sparse data, where the largest index does not tell.")
+@click.option("--compress/--no-compress", default=None, help="Default: sparse data is compressed, dense is not.")
+@click.option("--overwrite", is_flag=True, help="Replace a data set that is there already.")
+@storage_option
+@json_option
+def prepare(
+    sources: tuple[str, ...],
+    dest: str,
+    kind: str,
+    source_format: str | None,
+    storage_file: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Turn SOURCE files into a data set of Zarr shards at DEST, a local folder or s3://.
+
+    Example: distdual prepare a9a.xz s3://bucket/a9a --problem binary --shuffle 0
+    """
+    from distdual.data.prepare import prepare as run
+
+    storage = storage_options(storage_file)
+    written = run(list(sources), dest, kind, format=source_format, storage_options=storage, **options)
+    if as_json:
+        emit({"datasets": [asdict(summary) for summary in written]})
+    for summary in () if as_json else written:
+        paper.print(
+            f"{summary.url}: {summary.n_examples:,} examples, {summary.n_features:,} features, "
+            f"{summary.n_shards:,} shards, labels {', '.join(summary.labels)}"
+        )
+    return 0
+
+
+@cli.command()
+@click.argument("url")
+@storage_option
+@json_option
+def info(url: str, storage_file: Path | None, as_json: bool) -> int:
+    """Tell what is in a data set or a model.
+
+    Example: distdual info distdual-quickstart/model
+    """
+    from distdual.data.location import Location
+    from distdual.inspection import describe
+
+    found = describe(Location(url, storage_options(storage_file)))
+    if as_json:
+        emit(found)
+    else:
+        show_table(found)
+    return 0
+
+
+@cli.command()
+@click.argument("config_file", metavar="CONFIG.toml", type=click.Path(path_type=Path))
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="For example solver.C=0.1; repeatable.")
+@scheduler_option
+@json_option
+def train(config_file: Path, settings: tuple[str, ...], scheduler: str | None, as_json: bool) -> int:
+    """Train a model and certify it.
+
+    Example: distdual train configs/binary.toml --set solver.C=0.1
+    """
+    from distdual.report.progress import ProgressDisplay
+    from distdual.training import train as run
+
+    config = with_scheduler(load(config_file, settings), scheduler)
+    with ProgressDisplay(screen, config.solver.gap) as watch:
+        result = run(config, watch=watch)
+    if as_json:
+        emit(result.certificate)
+    else:
+        show_certificate(result.certificate)
+        paper.print(f"model      {config.output.url}")
+    return 0 if result.certificate["certified"] else NOT_CERTIFIED
+
+
+@cli.command()
+@click.argument("model")
+@click.option("--data", metavar="URL", help="The data set, if it is no longer where the model was trained.")
+@scheduler_option
+@storage_option
+@json_option
+def verify(model: str, data: str | None, scheduler: str | None, storage_file: Path | None, as_json: bool) -> int:
+    """Recompute a model's certificate from the model folder and the data set alone, in float64.
+
+    Example: distdual verify distdual-quickstart/model
+    """
+    from distdual.data.location import Location
+    from distdual.verification import verify as run
+
+    storage = storage_options(storage_file)
+    place = Location(data, storage) if data else None
+    checked = run(Location(model, storage), place, cluster=ClusterConfig(scheduler=scheduler))
+    if as_json:
+        emit({**asdict(checked), "model": model})
+    else:
+        show_verification(asdict(checked))
+    return 0 if checked.certified else NOT_CERTIFIED
+
+
+@cli.command()
+@click.argument("model")
+@click.argument("data")
+@click.option("--out", required=True, metavar="DEST", help="Where to write the labels: a .txt or a .npy file.")
+@scheduler_option
+@storage_option
+@json_option
+def predict(model: str, data: str, out: str, scheduler: str | None, storage_file: Path | None, as_json: bool) -> int:
+    """Write a model's predictions for a data set, and print the score where its labels are known.
+
+    Example: distdual predict distdual-quickstart/model distdual-quickstart/data --out labels.txt
+    """
+    from distdual.data.location import Location
+    from distdual.prediction import predict as run
+    from distdual.prediction import save_predictions
+
+    storage = storage_options(storage_file)
+    found = run(Location(model, storage), Location(data, storage), cluster=ClusterConfig(scheduler=scheduler))
+    save_predictions(found.labels, Location(out, storage))
+    if as_json:
+        emit({"n_examples": len(found.labels), "score": found.score, "out": out})
+    else:
+        paper.print(f"{len(found.labels):,} predictions in {out}")
+        for name, value in (found.score or {}).items():
+            paper.print(f"{name} {value:.4f}")
+    return 0
+
+
+def with_scheduler(config: Config, scheduler: str | None) -> Config:
+    if scheduler is None:
+        return config
+    return replace(config, cluster=replace(config.cluster, scheduler=scheduler, local=None))
+
+
+def storage_options(file: Path | None) -> dict[str, Any]:
+    if file is None:
+        return {}
+    from distdual.config import read_table
+
+    return read_table(file)
+
+
+def emit(value: dict[str, Any]) -> None:
+    """One JSON object on stdout, with null where a number is not finite."""
+    finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in value.items()}
+    click.echo(json.dumps(finite))
+
+
+def show_certificate(certificate: dict[str, Any]) -> None:
+    word = "certified" if certificate["certified"] else "NOT certified"
+    paper.print(f"{word}: {certificate['lower']:.8g} ≤ P(w*) ≤ {certificate['upper']:.8g}")
+    paper.print(f"gap        {certificate['gap']:.2e} (target {certificate['target']:.2e}); {certificate['reason']}")
+    paper.print(
+        f"cost       {certificate['passes']} passes, {certificate['oracle_calls']:,} oracle calls, "
+        f"{certificate['support']:,} support constraints, {certificate['seconds']:.1f} s"
+    )
+
+
+def show_verification(checked: dict[str, Any]) -> None:
+    word = "verified" if checked["certified"] else "NOT verified"
+    paper.print(f"{word}: {checked['lower']:.8g} ≤ P(w*) ≤ {checked['upper']:.8g}, gap {checked['gap']:.2e}")
+    for finding in checked["findings"]:
+        paper.print(f"  - {finding}")
+
+
+def show_table(table: dict[str, Any], indent: str = "") -> None:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            paper.print(f"{indent}{name}")
+            show_table(value, indent + "  ")
+        else:
+            text = ", ".join(map(str, value)) if isinstance(value, list) else value
+            paper.print(f"{indent}{name:<14} {text}", markup=False)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; an InputError becomes one sentence and exit code 2."""
+    try:
+        code = cli.main(arguments, standalone_mode=False)
+    except InputError as error:
+        click.echo(f"distdual: {error}", err=True)
+        code = BAD_INPUT
+    except click.ClickException as error:
+        error.show()
+        code = BAD_INPUT
+    except click.Abort:
+        click.echo("distdual: interrupted", err=True)
+        code = INTERRUPTED
+    sys.exit(code)

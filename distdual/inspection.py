@@ -1,0 +1,47 @@
+"""What is at a URL: a data set or a model, and what is in it?"""
+
+from typing import Any
+
+from distdual.data.location import Location
+from distdual.data.store import Dataset, open_dataset
+from distdual.errors import InputError
+from distdual.model import Model, load_model
+
+
+def describe(location: Location) -> dict[str, Any]:
+    if location.exists("model.json"):
+        return describe_model(load_model(location))
+    if location.exists("zarr.json"):
+        return describe_dataset(open_dataset(location))
+    raise InputError(f"{location}: neither a data set nor a model: no zarr.json and no model.json")
+
+
+def describe_dataset(dataset: Dataset) -> dict[str, Any]:
+    layout = dataset.layout
+    return {
+        "what": "data set",
+        "kind": layout.kind,
+        "examples": dataset.n_examples,
+        "features": layout.n_features,
+        "storage": "sparse" if layout.sparse else "dense",
+        "values": dataset.n_values,
+        "labels": list(dataset.classes),
+        "columns": list(layout.columns),
+        "shards": dataset.n_shards,
+        "bytes": dataset.nbytes,
+        "largest_norm": float(dataset.largest_norm.max()),
+        "fingerprint": dataset.fingerprint,
+    }
+
+
+def describe_model(model: Model) -> dict[str, Any]:
+    certificate = {name: value for name, value in model.certificate.items() if name != "sha256"}
+    return {
+        "what": "model",
+        "problem": model.problem.describe(),
+        "C": model.C,
+        "weights": len(model.w),
+        "support": len(model.dual.alpha),
+        "data": {"url": model.data.url, "examples": model.data.n_examples, "shards": len(model.data.checksum)},
+        "certificate": certificate,
+    }

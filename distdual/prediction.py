@@ -1,0 +1,93 @@
+"""What does a model say about the examples of a data set?"""
+
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdual.config import ClusterConfig
+from distdual.data.location import Location
+from distdual.data.store import Dataset, open_dataset, open_once
+from distdual.errors import InputError
+from distdual.model import Model, load_model
+from distdual.problems.base import Problem
+from distdual.rows import Floats
+from distdual.workers.executor import open_executor
+from distdual.workers.scan import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    labels: NDArray[Any]  # (n_examples,) in the order of the data set: numbers where all labels are numbers
+    score: dict[str, float] | None  # None where the data set has labels that the model does not know
+
+
+def predict(
+    model: str | Location,
+    data: str | Location,
+    client: Any = None,
+    *,
+    cluster: ClusterConfig | None = None,
+) -> Predictions:
+    """Predict every example of a data set, shard by shard, on a cluster if one is given."""
+    known = load_model(model if isinstance(model, Location) else Location(model))
+    dataset = open_dataset(data if isinstance(data, Location) else Location(data))
+    check_width(known, dataset)
+    classes = tuple(known.problem.describe()["classes"])
+    codes = [classes.index(label) for label in dataset.classes] if set(dataset.classes) <= set(classes) else None
+    with open_executor(cluster or ClusterConfig(), dataset, known.problem, client) as executor:
+        executor.publish(0, known.w)
+        shards = range(dataset.n_shards)
+        parts = list(executor.map_shards(predict_shard, shards, [codes] * len(shards)))
+    predicted = np.concatenate([part for part, _ in parts])
+    return Predictions(label_array(classes)[predicted], add_up([score for _, score in parts]))
+
+
+def check_width(model: Model, dataset: Dataset) -> None:
+    expected, found = model.problem.describe()["n_features"], dataset.layout.n_features
+    if found > expected or (found < expected and not dataset.layout.sparse):
+        raise InputError(f"{dataset.location}: {found} features, but the model was trained with {expected}")
+
+
+def predict_shard(
+    source: Source, problem: Problem, w: Floats, shard: int, codes: list[int] | None
+) -> tuple[NDArray[Any], dict[str, float] | None]:
+    """Runs on a worker: predictions of one shard, and sums for the score where its labels are known to the model."""
+    found, _ = open_once(source.location, source.fingerprint).read(shard)
+    predicted = problem.predict(w, found)
+    return predicted, None if codes is None else problem.score(np.array(codes)[found.y], predicted)
+
+
+def add_up(scores: list[dict[str, float] | None]) -> dict[str, float] | None:
+    """Means over all examples from sums over shards."""
+    there = [score for score in scores if score is not None]
+    if len(there) < len(scores):
+        return None
+    total = {name: sum(score[name] for score in there) for name in there[0]}
+    return {name: value / total["n"] for name, value in total.items() if name != "n"}
+
+
+def label_array(classes: tuple[str, ...]) -> NDArray[Any]:
+    """The labels as whole numbers if all are, else as numbers, else as text."""
+    for kind in (np.int64, np.float64):
+        try:
+            return np.array([kind(label) for label in classes])
+        except ValueError:
+            continue
+    return np.array(classes)
+
+
+def save_predictions(labels: NDArray[Any], out: Location) -> None:
+    """One label a line in a .txt file, or a NumPy array in a .npy file."""
+    folder, _, name = out.url.rpartition("/")
+    place = Location(folder or ".", out.storage_options)
+    if name.endswith(".txt"):
+        place.write(name, "".join(f"{label}\n" for label in labels).encode())
+    elif name.endswith(".npy"):
+        buffer = io.BytesIO()
+        np.save(buffer, labels, allow_pickle=False)
+        place.write(name, buffer.getvalue())
+    else:
+        raise InputError(f"{out}: predictions are written as .txt or .npy; give the file such an ending")
