@@ -1,0 +1,124 @@
+"""Obvious versions of everything, in plain loops and float64, and an independent solver to check optima against.
+
+A problem is written out as four arrays: one dense row and one margin per constraint, the group whose slack the
+constraint shares, and the capacity C_i of each group.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import quadprog
+
+from distdual.data.shard import Shard
+from distdual.problems.base import Constraints
+from distdual.problems.binary import Binary
+from distdual.rows import DenseRows, Rows
+
+
+class Program(NamedTuple):
+    """1/2 ||w||² + Σ_i capacity_i · max(0, max_{k of i} margin_k − ⟨w, rows_k⟩)."""
+
+    rows: Any  # (n, d)
+    margin: Any  # (n,)
+    group: Any  # (n,) numbers into capacity
+    capacity: Any  # (m,)
+
+
+class Optimum(NamedTuple):
+    lower: float
+    upper: float
+    w: Any
+
+
+def dense(rows: Rows, width: int) -> Any:
+    """The rows as a float64 matrix, filled in entry by entry."""
+    if isinstance(rows, DenseRows):
+        return rows.values.astype(np.float64)
+    out = np.zeros((len(rows.indptr) - 1, width))
+    for k in range(len(out)):
+        for j in range(rows.indptr[k], rows.indptr[k + 1]):
+            out[k, rows.indices[j]] += float(rows.values[j])
+    return out
+
+
+def slacks(program: Program, w: Any) -> list[float]:
+    """ξ_i of each group."""
+    worst = [0.0] * len(program.capacity)
+    for row, margin, group in zip(program.rows, program.margin, program.group, strict=True):
+        worst[group] = max(worst[group], float(margin - row @ w))
+    return worst
+
+
+def primal(program: Program, w: Any) -> float:
+    return 0.5 * float(w @ w) + sum(c * xi for c, xi in zip(program.capacity, slacks(program, w), strict=True))
+
+
+def dual(program: Program, alpha: Any) -> float:
+    v = weights(program, alpha)
+    return float(sum(a * margin for a, margin in zip(alpha, program.margin, strict=True))) - 0.5 * float(v @ v)
+
+
+def weights(program: Program, alpha: Any) -> Any:
+    w = np.zeros(program.rows.shape[1])
+    for a, row in zip(alpha, program.rows, strict=True):
+        w += a * row
+    return w
+
+
+def used(program: Program, alpha: Any) -> Any:
+    """Σ_{k of i} α_k for each group i."""
+    total = np.zeros(len(program.capacity))
+    for a, group in zip(alpha, program.group, strict=True):
+        total[group] += a
+    return total
+
+
+def is_feasible(program: Program, alpha: Any, slip: float = 1e-12) -> bool:
+    return bool((alpha >= 0).all() and (used(program, alpha) <= program.capacity * (1 + slip)).all())
+
+
+def optimum(program: Program, precision: float = 1e-7) -> Optimum:
+    """P(w*) between two bounds at most `precision` apart, relatively, from quadprog's w and multipliers.
+
+    quadprog needs a strictly convex program in (w, ξ), so ξ gets a ridge. What error that brings need not be believed:
+    P is taken at its w and D at its multipliers, exactly, and their difference is checked here.
+    """
+    rows, margin, group, capacity = program
+    n, d = rows.shape
+    ridge = np.diag(np.r_[np.ones(d), np.full(len(capacity), 1e-8)])
+    of_group = np.eye(len(capacity))[group]
+    left = np.vstack([np.hstack([rows, of_group]), np.hstack([np.zeros((len(capacity), d)), np.eye(len(capacity))])])
+    found, _, _, _, multipliers, _ = quadprog.solve_qp(
+        ridge, np.r_[np.zeros(d), -capacity], left.T, np.r_[margin, np.zeros(len(capacity))]
+    )
+    w, alpha = found[:d], np.maximum(multipliers[:n], 0.0)
+    over = np.maximum(used(program, alpha) / np.maximum(capacity, 1e-300), 1.0)
+    bounds = Optimum(dual(program, alpha / over[group]), primal(program, w), w)
+    assert bounds.upper - bounds.lower <= precision * max(bounds.upper, 1e-12), "quadprog did not solve it"
+    return bounds
+
+
+def program_of(constraints: Constraints, n_weights: int, C: float) -> Program:
+    """Constraints as the solver gets them, written out; groups are numbered by example, in ascending order."""
+    examples, group = np.unique(constraints.example, return_inverse=True)
+    capacity = np.zeros(len(examples))
+    capacity[group] = C * constraints.cost
+    return Program(dense(constraints.rows, n_weights), constraints.margin, group, capacity)
+
+
+def binary_constraint(problem: Binary, shard: Shard, i: int) -> tuple[Any, float, float]:
+    """Row, margin and cost of example i."""
+    features = dense(shard.x, problem.n_features)[i]
+    if problem.bias:
+        features = np.append(features, float(np.float32(problem.bias)))
+    sign = 1.0 if shard.y[i] == 1 else -1.0
+    cost = float(problem.class_cost.get(problem.classes[shard.y[i]], 1.0))
+    cost *= 1.0 if shard.cost is None else float(shard.cost[i])
+    return sign * features, 1.0 if shard.margin is None else float(shard.margin[i]), cost
+
+
+def binary_program(problem: Binary, shard: Shard, C: float) -> Program:
+    """All of a binary problem: one constraint an example."""
+    each = [binary_constraint(problem, shard, i) for i in range(shard.n_examples)]
+    rows, margin, cost = (np.array(part) for part in zip(*each, strict=True))
+    return Program(rows, margin, np.arange(shard.n_examples), C * cost)

@@ -1,0 +1,108 @@
+"""Whatever the format, a row is a row: Python, compiled code and NumPy agree."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from distdual.kernel import kernel
+from distdual.rows import add, dot, inner, n_rows, norm2
+from tests import naive
+from tests.build import compiling, rows_of
+
+
+@kernel
+def compiled_dot(rows, k, w):
+    return dot(rows, k, w)
+
+
+@kernel
+def compiled_add(rows, k, scale, w):
+    add(rows, k, scale, w)
+
+
+@kernel
+def compiled_norm2(rows, k):
+    return norm2(rows, k)
+
+
+@kernel
+def compiled_inner(rows, k, j):
+    return inner(rows, k, j)
+
+
+PYTHON = (dot, add, norm2, inner)
+COMPILED = (compiled_dot, compiled_add, compiled_norm2, compiled_inner)
+
+versions = pytest.mark.parametrize("version", [PYTHON, COMPILED], ids=["in Python", "in kernels"])
+formats = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+matrices = st.tuples(st.integers(1, 5), st.integers(1, 6)).flatmap(
+    lambda shape: arrays(np.float32, shape, elements=st.sampled_from([0.0, 0.0, 1.0, -2.5, 0.1, 1e-3, 300.0]))
+)
+
+
+@versions
+@formats
+@compiling
+@given(x=matrices, seed=st.integers(0, 99))
+def test_every_operation_on_a_row_is_what_numpy_says(version, sparse, x, seed):
+    row_dot, row_add, row_norm2, row_inner = version
+    rows, exact = rows_of(x, sparse=sparse), x.astype(np.float64)
+    w = np.random.default_rng(seed).normal(size=x.shape[1])
+    assert n_rows(rows) == len(x)
+    for k in range(len(x)):
+        assert row_dot(rows, k, w) == pytest.approx(exact[k] @ w, rel=1e-13, abs=1e-10)
+        assert row_norm2(rows, k) == pytest.approx(exact[k] @ exact[k], rel=1e-13)
+        for j in range(len(x)):
+            assert row_inner(rows, k, j) == pytest.approx(exact[k] @ exact[j], rel=1e-13, abs=1e-10)
+        moved = w.copy()
+        row_add(rows, k, -0.7, moved)
+        np.testing.assert_allclose(moved, w - 0.7 * exact[k], rtol=1e-13, atol=1e-13)
+
+
+@versions
+@formats
+def test_an_empty_row_is_zero_and_changes_nothing(version, sparse):
+    row_dot, row_add, row_norm2, row_inner = version
+    rows = rows_of([[0, 0, 0], [1, 0, 2], [0, 0, 0]], sparse=sparse)
+    w = np.array([1.0, 2.0, 3.0])
+    for k in (0, 2):
+        row_add(rows, k, 5.0, w)
+        assert row_dot(rows, k, w) == row_norm2(rows, k) == row_inner(rows, k, 1) == row_inner(rows, 1, k) == 0.0
+    np.testing.assert_array_equal(w, [1.0, 2.0, 3.0])
+
+
+@versions
+@formats
+def test_weights_beyond_the_features_are_left_alone(version, sparse):
+    row_dot, row_add, _, _ = version
+    rows = rows_of([[1, 2]], sparse=sparse)
+    w = np.array([1.0, 1.0, 7.0])
+    assert row_dot(rows, 0, w) == 3.0
+    row_add(rows, 0, 1.0, w)
+    np.testing.assert_array_equal(w, [2.0, 3.0, 7.0])
+
+
+@versions
+@formats
+def test_products_of_single_precision_values_do_not_overflow(version, sparse):
+    _, _, row_norm2, row_inner = version
+    rows = rows_of([[3e30, 0], [2e30, 1]], sparse=sparse)
+    assert row_norm2(rows, 0) == pytest.approx(9e60, rel=1e-6)
+    assert row_inner(rows, 0, 1) == pytest.approx(6e60, rel=1e-6)
+
+
+@versions
+@formats
+def test_nan_in_a_row_shows(version, sparse):
+    row_dot, _, row_norm2, _ = version
+    rows = rows_of([[1, np.nan]], sparse=sparse)
+    assert np.isnan(row_dot(rows, 0, np.ones(2)))
+    assert np.isnan(row_norm2(rows, 0))
+
+
+@compiling
+@given(x=matrices)
+def test_both_formats_hold_the_same_matrix(x):
+    np.testing.assert_array_equal(naive.dense(rows_of(x, sparse=True), x.shape[1]), x)
