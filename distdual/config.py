@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import math
+import re
 import tomllib
 import types
 import typing
@@ -16,6 +17,11 @@ from distdual.errors import InputError
 T = TypeVar("T")
 
 
+def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig:
     url: str
@@ -23,6 +29,9 @@ class DataConfig:
 
     storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
     """How to reach it, as fsspec takes it. Never written to a model, a log or an error message."""
+
+    def __post_init__(self) -> None:
+        check_url("data.url", self.url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +89,8 @@ class LocalCluster:
     """Memory limit of each worker, for example "4GiB"; "auto" shares the machine's among them."""
 
     def __post_init__(self) -> None:
+        if not re.fullmatch(r"auto|\d+(\.\d+)? *([kMGTP]i?)?B?", self.memory):
+            raise InputError(f'cluster.local.memory must be "auto" or a size such as "4GiB", got {self.memory!r}')
         if self.workers < 1 or self.threads < 1:
             raise InputError(
                 f"cluster.local needs at least one worker and one thread, got {self.workers} and {self.threads}"
@@ -118,6 +129,9 @@ class OutputConfig:
     log: str | None = None
     """A local file that gets one JSON object a line for every round."""
 
+    def __post_init__(self) -> None:
+        check_url("output.url", self.url)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
@@ -133,33 +147,35 @@ class Config:
         for section in ("data", "output"):
             del told[section]["storage_options"]
         told["problem"] = {"kind": self.problem.kind, **self.problem.options}
+        told["solver"] = {key: value for key, value in told["solver"].items() if value != math.inf}  # JSON has none
         return told
 
 
 def load(path: str | Path, settings: Sequence[str] = ()) -> Config:
     """Read a TOML file, then apply settings such as "solver.C=0.1"."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot read the config: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not a TOML file: {error}") from None
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: not a TOML file: {error}") from None
+    table = read_table(path)
     for setting in settings:
         apply(table, setting)
     return from_table(table, str(path))
+
+
+def read_table(path: str | Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path}: not a TOML file: {error}") from None
 
 
 def from_table(table: Mapping[str, Any], source: str = "config") -> Config:
     """Check a table of sections and turn it into a Config; `source` is what messages call it."""
     sections = dict(table)
     problem = sections.get("problem")
-    if isinstance(problem, Mapping) and "kind" in problem:
+    if isinstance(problem, Mapping):
         options = {key: value for key, value in problem.items() if key != "kind"}
-        sections["problem"] = {"kind": problem["kind"], "options": options}
+        kind = {"kind": problem["kind"]} if "kind" in problem else {}
+        sections["problem"] = {**kind, "options": options}
     try:
         return parse(Config, sections, source)
     except InputError as error:
@@ -171,22 +187,27 @@ def apply(table: dict[str, Any], setting: str) -> None:
     name, equals, text = setting.partition("=")
     keys = [key.strip() for key in name.split(".")]
     if not equals or len(keys) < 2 or not all(keys):
-        raise InputError(f"--set {setting}: expected section.key=value, for example solver.C=0.1")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
+        raise InputError(f"--set {name}: expected section.key=value, for example solver.C=0.1")
     for key in keys[:-1]:
         table = table.setdefault(key, {})
         if not isinstance(table, dict):
-            raise InputError(f"--set {setting}: {key} is a value, not a section")
-    table[keys[-1]] = value
+            raise InputError(f"--set {name}: {key} is a value, not a section")
+    table[keys[-1]] = toml_value(text)
+
+
+def toml_value(text: str) -> Any:
+    """`text` as TOML reads it after an equals sign, or as it stands."""
+    try:
+        found = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return found["value"] if len(found) == 1 else text
 
 
 def parse(cls: type[T], table: Any, source: str, prefix: str = "") -> T:
     """Make the dataclass `cls` of a TOML table: no unknown key, no missing key, no value of another type."""
     if not isinstance(table, Mapping):
-        raise InputError(f"{source}: {prefix.rstrip('.')} must be a section, got {table!r}")
+        raise InputError(f"{source}: {prefix.rstrip('.')} must be a section, got {shown(prefix, table)}")
     fields = {f.name: f for f in dataclasses.fields(cast(Any, cls))}
     hints = typing.get_type_hints(cls)
     for key in table:
@@ -206,26 +227,50 @@ def parse(cls: type[T], table: Any, source: str, prefix: str = "") -> T:
 def convert(hint: Any, value: Any, source: str, name: str) -> Any:
     """Check `value` against a type hint; an int may stand for a float, nothing else is converted."""
     if isinstance(hint, types.UnionType):
+        if value is None:
+            return None
         (hint,) = [option for option in typing.get_args(hint) if option is not types.NoneType]
     if dataclasses.is_dataclass(hint):
         return parse(cast(type[Any], hint), value, source, name + ".")
     kind = typing.get_origin(hint) or hint
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**1023:
         return float(value)
     if (kind is not bool and isinstance(value, bool)) or not isinstance(value, kind):
         called = {float: "a number", int: "a whole number", str: "a string", bool: "true or false", dict: "a table"}
-        raise InputError(f"{source}: {name} must be {called.get(kind, kind.__name__)}, got {value!r}")
+        raise InputError(f"{source}: {name} must be {called.get(kind, kind.__name__)}, got {shown(name, value)}")
     return value
+
+
+def shown(name: str, value: Any) -> str:
+    """A value as an error message may show it: nothing that could hold credentials."""
+    if isinstance(value, Mapping):
+        return "a table"
+    if isinstance(value, list):
+        return "a list"
+    if "storage_options" in name:
+        return "something else"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def nearest(key: str, known: Mapping[str, Any], prefix: str = "") -> str:
     """The end of a sentence about an unknown key."""
-    close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    folded = {name.casefold(): name for name in known}
+    close = difflib.get_close_matches(key.casefold(), folded, n=1, cutoff=0.5)
     if close:
-        return f"; did you mean {prefix}{close[0]}?"
+        return f"; did you mean {prefix}{folded[close[0]]}?"
     return f"; known are {', '.join(prefix + name for name in sorted(known))}"
 
 
-def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+def check_url(name: str, url: str) -> None:
+    """Refuse an address that is empty, or that holds credentials: it will be shown and written down."""
+    if not url.strip():
+        raise InputError(f"{name} must name a folder, got an empty string")
+    for protocol, host in re.findall(r"(\w+)://([^/]*)", url):
+        # A secret may itself hold a slash; no bucket but an access point (arn:…) has a colon in its name.
+        colon = protocol in ("s3", "s3a") and ":" in host and not host.startswith("arn:")
+        if "@" in host or colon:
+            raise InputError(
+                f"{name} holds credentials before its host or bucket; "
+                "give them in storage_options or in the environment instead"
+            )

@@ -2,15 +2,23 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, TypeVar
 
 import fsspec
 from fsspec.utils import get_protocol
 
+from distdual.config import check_url
 from distdual.errors import InputError
+
+T = TypeVar("T")
+
+# What S3 is asked to do unless storage_options say otherwise. A server that is down is noticed in about a second, one
+# that hangs in a minute or two; s3fs and botocore each try twice, and Dask repeats whole tasks.
+S3_PATIENCE = {"connect_timeout": 5, "read_timeout": 10, "retries": {"mode": "standard", "total_max_attempts": 2}}
+S3_TRIES = 2
+S3_OPTIONS = {"max_concurrency": 1}  # with more, s3fs asks for the size of each object before it reads it
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +29,8 @@ class Location:
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
+        check_url("the location", self.url)
         object.__setattr__(self, "url", self.url.rstrip("/") or "/")
-        if self.remote and "@" in urlsplit(self.url).netloc:
-            raise InputError(
-                f"{self.url.rpartition('@')[2]}: the URL holds credentials; "
-                "give them in storage_options or in the environment instead"
-            )
 
     def __str__(self) -> str:
         return self.url
@@ -36,15 +40,39 @@ class Location:
 
     @property
     def remote(self) -> bool:
-        return str(get_protocol(self.url)) not in ("file", "local")
+        return self._protocol not in ("file", "local")
 
-    def filesystem(self) -> tuple[Any, str]:
+    @property
+    def options(self) -> dict[str, Any]:
+        """`storage_options`, and for S3 the defaults that they leave open."""
+        told = dict(self.storage_options)
+        if not self._is_s3:
+            return told
+        config = {**S3_PATIENCE, **(told.get("config_kwargs") or {})}
+        return {**S3_OPTIONS, **told, "config_kwargs": config}
+
+    def filesystem(self, *, asynchronous: bool = False) -> tuple[Any, str]:
         """The fsspec file system and this folder's path on it."""
-        try:
-            fs, path = fsspec.core.url_to_fs(self.url, **self.storage_options)
-        except (ValueError, ImportError, TypeError) as error:
-            raise InputError(f"{self.url}: cannot be opened: {error}") from None
+        options = {**self.options, "asynchronous": True} if asynchronous else self.options
+        fs, path = self.opened(lambda: fsspec.core.url_to_fs(self.url, **options))
+        if self._is_s3:
+            fs.retries = S3_TRIES
+            if not asynchronous:
+                self.opened(fs.connect)  # makes the client, without a request: settings it cannot use are found here
         return fs, path
+
+    def opened(self, attempt: Callable[[], T]) -> T:
+        """What `attempt` returns; turns what a file system raises about its settings into one sentence."""
+        try:
+            return attempt()
+        except Exception as error:
+            if not isinstance(error, ValueError | ImportError | TypeError | KeyError) and not _is_storage_failure(
+                error
+            ):
+                raise
+            text = without_secrets(str(error), self.storage_options)
+        # Raised out here, or the error with the secrets would stay attached to it.
+        raise InputError(f"{self.url}: cannot be opened: {text}")
 
     def read(self, name: str) -> bytes:
         fs, path = self.filesystem()
@@ -58,12 +86,8 @@ class Location:
         with clear_errors(f"{self.url}/{name}"):
             if self.remote:
                 fs.pipe_file(target, content)
-                return
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            partial = f"{target}.partial"
-            with open(partial, "wb") as file:
-                file.write(content)
-            os.replace(partial, target)
+            else:
+                write_local(target, content)
 
     def exists(self, name: str) -> bool:
         fs, path = self.filesystem()
@@ -72,34 +96,43 @@ class Location:
             return bool(fs.exists(f"{path}/{name}"))
 
     def is_empty(self) -> bool:
-        """True if nothing is there: no folder, or a folder without files."""
+        """True if nothing is there: no folder, or a folder without files. A bucket has to exist."""
         fs, path = self.filesystem()
         with clear_errors(self.url):
+            if self._is_s3:
+                return _is_empty_prefix(fs, path)
             fs.invalidate_cache()
             try:
                 return not fs.ls(path, detail=False)
             except FileNotFoundError:
-                self._check_bucket(fs, path)
                 return True
             except NotADirectoryError:
                 return False
 
     def remove(self) -> None:
-        """Delete the folder and all that is in it; it need not exist."""
+        """Delete the folder and all that is in it; it need not exist. A bucket is emptied but stays."""
         fs, path = self.filesystem()
         with clear_errors(self.url), contextlib.suppress(FileNotFoundError):
-            fs.rm(path, recursive=True)
+            fs.invalidate_cache()
+            if not self._is_s3:
+                fs.rm(path, recursive=True)
+            elif names := fs.find(path):
+                fs.rm(names)
+                if not _is_empty_prefix(fs, path):  # s3fs does not report what it was not allowed to delete
+                    raise PermissionError(path)
 
     def remove_file(self, name: str) -> None:
         fs, path = self.filesystem()
         with clear_errors(f"{self.url}/{name}"), contextlib.suppress(FileNotFoundError):
             fs.rm_file(f"{path}/{name}")
 
-    def _check_bucket(self, fs: Any, path: str) -> None:
-        """An object store has no folders to miss, but it does have buckets."""
-        bucket = path.strip("/").split("/")[0]
-        if self.remote and get_protocol(self.url) in ("s3", "s3a") and not fs.exists(bucket):
-            raise InputError(f"{self.url}: there is no bucket {bucket!r}, or it is not yours to see")
+    @property
+    def _protocol(self) -> str:
+        return str(get_protocol(self.url))
+
+    @property
+    def _is_s3(self) -> bool:
+        return self._protocol in ("s3", "s3a")
 
 
 @contextlib.contextmanager
@@ -109,23 +142,77 @@ def clear_errors(name: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except FileNotFoundError:
-        raise InputError(f"{name}: not found") from None
-    except PermissionError:
-        raise InputError(f"{name}: no permission; check the credentials and the access rights") from None
-    except (IsADirectoryError, NotADirectoryError):
-        raise InputError(f"{name}: a file stands where a folder is expected, or the other way round") from None
     except Exception as error:
-        if not _is_storage_failure(error):
+        told = _sentence(name, error)
+        if told is None:
             raise
-        raise StorageError(f"{name}: the storage failed ({type(error).__name__}); is the server up?") from None
+        raise told from None
 
 
 class StorageError(InputError):
     """The storage did not do what was asked; the same request may succeed later."""
 
 
+def write_local(target: str, content: bytes) -> None:
+    """Write beside the target, then rename: a crash leaves the old file or the new one."""
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    partial = f"{target}.partial"
+    try:
+        with open(partial, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(partial)
+        raise
+
+
+def without_secrets(text: str, options: Any) -> str:
+    """`text` without any string that stands in `options`."""
+    if isinstance(options, Mapping):
+        for value in options.values():
+            text = without_secrets(text, value)
+    elif isinstance(options, str) and len(options) > 1:
+        text = text.replace(options, "***")
+    return text
+
+
+def _sentence(name: str, error: Exception) -> InputError | None:
+    """What to tell about `error`, or None if it is no matter of storage."""
+    if isinstance(error, FileNotFoundError):
+        missing = "there is no such bucket" if _code(error) == "NoSuchBucket" else "not found"
+        return InputError(f"{name}: {missing}")
+    if isinstance(error, PermissionError):
+        return InputError(f"{name}: no permission; check the credentials and the access rights")
+    if isinstance(error, IsADirectoryError | NotADirectoryError):
+        return InputError(f"{name}: a file stands where a folder is expected, or the other way round")
+    if type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError"):
+        return InputError(f"{name}: no credentials; give key and secret in storage_options or in the environment")
+    if not _is_storage_failure(error):
+        return None
+    number = error.errno if isinstance(error, OSError) else None
+    reason = os.strerror(number) if number else type(error).__name__
+    return StorageError(f"{name}: the storage failed ({reason}); is the server up, and is there room?")
+
+
 def _is_storage_failure(error: Exception) -> bool:
     """What fsspec, aiobotocore and aiohttp raise when a server refuses, hangs or is gone."""
     home = type(error).__module__.partition(".")[0]
     return isinstance(error, OSError | TimeoutError) or home in ("botocore", "aiobotocore", "aiohttp")
+
+
+def _code(error: BaseException) -> str | None:
+    """The S3 error code that s3fs translated into `error`."""
+    response = getattr(error.__cause__, "response", None) or {}
+    code = response.get("Error", {}).get("Code")
+    return None if code is None else str(code)
+
+
+def _is_empty_prefix(fs: Any, path: str) -> bool:
+    """One small request, where fs.ls would list the parent folder too."""
+    bucket, key, _ = fs.split_path(path)
+    prefix = f"{key.rstrip('/')}/" if key else ""
+    found = fs.call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, MaxKeys=1)
+    return not found.get("Contents") and not found.get("CommonPrefixes")

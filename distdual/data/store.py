@@ -1,20 +1,24 @@
 """How is a data set opened, and one shard of it read?"""
 
+import asyncio
 import hashlib
 import json
 import math
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import google_crc32c
 import numpy as np
 import zarr
 import zarr.errors
+from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 from numpy.typing import NDArray
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
 from distdual.data.layout import ATTRIBUTES, AXES, CHECKSUMS, FORMAT, LENGTHS, NORMS, ArraySpec, Axis, Layout
@@ -23,9 +27,19 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.rows import CsrRows, DenseRows, Floats, Ints, Rows
 
+TABLES = (LENGTHS, NORMS, CHECKSUMS)
+
 
 class MissingChunkError(Exception):
     """Zarr would read a chunk that is not there as fill values; for us a lost chunk is lost data."""
+
+
+class IncompleteError(InputError):
+    """A data set without its `complete` mark."""
+
+
+class DamagedError(InputError):
+    """A data set of ours, complete once, whose description cannot be read any more."""
 
 
 class StrictStore(WrapperStore[Store]):
@@ -48,10 +62,15 @@ def zarr_store(location: Location, *, read_only: bool) -> Store:
     if not location.remote:
         _, path = location.filesystem()
         return LocalStore(path, read_only=read_only)
-    return FsspecStore.from_url(location.url, storage_options=dict(location.storage_options), read_only=read_only)
+    fs, path = location.filesystem(asynchronous=True)
+    if not fs.async_impl:
+        fs = AsyncFileSystemWrapper(fs, asynchronous=True)
+    if hasattr(fs, "set_session"):
+        location.opened(lambda: sync(fs.set_session()))
+    return FsspecStore(fs, path=path, read_only=read_only)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """An open data set: what is known about all shards, and a way to read each."""
 
@@ -60,8 +79,8 @@ class Dataset:
     lengths: Ints  # (n_shards, len(AXES))
     largest_norm: Floats  # (n_shards,)
     checksum: NDArray[np.uint32]  # (n_shards,)
-    group: zarr.Group = field(repr=False, compare=False)
-    store: StrictStore = field(repr=False, compare=False)
+    arrays: Mapping[str, Any] = field(repr=False)  # asynchronous Zarr arrays under their names
+    store: StrictStore = field(repr=False)
 
     @property
     def n_shards(self) -> int:
@@ -101,26 +120,27 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes when any byte of any shard, the labels or the width of the data set does."""
-        digest = hashlib.sha256(json.dumps([self.layout.n_features, *self.layout.labels]).encode())
+        """Changes when any byte of any shard does, or the meaning of one: labels, columns, width, kind."""
+        layout = self.layout
+        meaning = [layout.kind, layout.n_features, layout.sparse, layout.labels, layout.columns]
+        digest = hashlib.sha256(json.dumps(meaning).encode())
         digest.update(self.lengths.tobytes())
         digest.update(self.checksum.tobytes())
         return digest.hexdigest()
 
     def read(self, number: int, *, check: bool = True) -> tuple[Shard, int]:
-        """Shard `number` and the bytes read for it: one GET an array.
+        """Shard `number` and the bytes read for it: one GET an array, all at the same time.
 
-        Unless `check` is off, a shard that is not what `prepare` wrote is an error.
+        Unless `check` is off, a shard that is not what `prepare` wrote is an error. What no `prepare` could have
+        written, and no kernel could survive, always is.
         """
-        arrays: dict[str, NDArray[Any]] = {}
-        n_bytes = 0
-        for spec in self.layout.arrays:
-            arrays[spec.name], size = self._read_array(spec, number)
-            n_bytes += size
+        arrays, n_bytes = self._read_arrays(number)
         if check and checksum_of(arrays, self.layout) != self.checksum[number]:
             raise InputError(
                 f"{self.location}: shard {number} is not what was prepared: its checksum differs; prepare it again"
             )
+        if not check:
+            self._check_structure(number, arrays)
         return self._shard(number, arrays), n_bytes
 
     def is_intact(self, shard: Shard) -> bool:
@@ -130,20 +150,54 @@ class Dataset:
             self.checksum[shard.number]
         )
 
-    def _read_array(self, spec: ArraySpec, number: int) -> tuple[NDArray[Any], int]:
-        length = int(self.lengths[number, AXES.index(spec.axis)]) + spec.extra
+    def _read_arrays(self, number: int) -> tuple[dict[str, NDArray[Any]], int]:
+        """The arrays of a shard without padding, and their bytes in the storage."""
+        arrays: dict[str, NDArray[Any]] = {}
+        n_bytes = 0
+        chunks = sync(self._read_chunks(number))
+        for spec, chunk in zip(self.layout.arrays, chunks, strict=True):
+            key = f"{spec.name}/c/{number}" + ("/0" if spec.width else "")
+            n_bytes += self.store.sizes.pop(key, 0)
+            if isinstance(chunk, BaseException):
+                self._explain(chunk, spec, number, key)
+            length = int(self.lengths[number, AXES.index(spec.axis)]) + spec.extra
+            arrays[spec.name] = np.asarray(chunk)[:length]
+        return arrays, n_bytes
+
+    async def _read_chunks(self, number: int) -> list[Any]:
+        """Chunk `number` of each array, or what went wrong with it."""
+        reads = []
+        for spec in self.layout.arrays:
+            length = self.layout.chunk_shape(spec)[0]
+            reads.append(self.arrays[spec.name].getitem(slice(number * length, (number + 1) * length)))
+        return await asyncio.gather(*reads, return_exceptions=True)
+
+    def _explain(self, error: BaseException, spec: ArraySpec, number: int, key: str) -> NoReturn:
+        """Raise what a user should read about a chunk that could not be read."""
         where = f"{self.location}: shard {number}, array {spec.name!r}"
-        key = f"{spec.name}/c/{number}" + ("/0" if spec.width else "")
-        try:
-            with clear_errors(f"{self.location}/{key}"):
-                chunk = self.group[spec.name].blocks[number]  # type: ignore[union-attr]
-        except MissingChunkError:
-            raise InputError(f"{where}: the chunk is missing; prepare the data set again") from None
-        except (ValueError, RuntimeError, TypeError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"{where}: the chunk is damaged ({error}); prepare the data set again") from None
-        return np.asarray(chunk)[:length], self.store.sizes.pop(key, 0)
+        if isinstance(error, MissingChunkError):
+            raise InputError(f"{where}: the chunk is missing; prepare the data set again")
+        if isinstance(error, ValueError | RuntimeError | TypeError):
+            raise InputError(f"{where}: the chunk is damaged ({error}); prepare the data set again")
+        with clear_errors(f"{self.location}/{key}"):
+            raise error
+
+    def _check_structure(self, number: int, arrays: dict[str, NDArray[Any]]) -> None:
+        """Refuse label codes, row ends and column numbers that point outside of what is there."""
+        bad = None
+        if self.layout.labels and not within(arrays["y"], len(self.layout.labels)):
+            bad = "y"
+        elif self.layout.sparse:
+            indptr = arrays["indptr"]
+            if indptr[0] != 0 or indptr[-1] != len(arrays["values"]) or (np.diff(indptr) < 0).any():
+                bad = "indptr"
+            elif not within(arrays["indices"], self.layout.n_features):
+                bad = "indices"
+        if bad:
+            raise InputError(
+                f"{self.location}: shard {number}, array {bad!r}: "
+                "the chunk cannot belong to this data set; prepare it again"
+            )
 
     def _shard(self, number: int, arrays: dict[str, NDArray[Any]]) -> Shard:
         x: Rows
@@ -171,32 +225,61 @@ def checksum_of(arrays: dict[str, NDArray[Any]], layout: Layout) -> int:
     return crc
 
 
+def within(numbers: NDArray[Any], end: int) -> bool:
+    """Whether 0 ≤ every number < end."""
+    return not len(numbers) or (int(numbers.min()) >= 0 and int(numbers.max()) < end)
+
+
 def natural(label: str) -> tuple[float, str]:
     """A sort key: numbers by value, then everything else by spelling."""
     try:
-        return float(label), ""
+        value = float(label)
     except ValueError:
-        return math.inf, label
+        value = math.inf
+    return (value if math.isfinite(value) else math.inf), label
+
+
+def array_of(group: zarr.Group, name: str) -> zarr.Array[Any]:
+    found = group[name]
+    if not isinstance(found, zarr.Array):
+        raise KeyError(name)
+    return found
 
 
 def open_dataset(location: Location) -> Dataset:
-    """Open the data set at `location`: two GETs for what describes it, then one for each of three small tables."""
+    """Open the data set at `location`: one GET for what describes it, then one for each of three small tables."""
+    store = StrictStore(zarr_store(location, read_only=True))
     with clear_errors(location.url):
-        store = StrictStore(zarr_store(location, read_only=True))
+        group = open_group(location, store)
+        layout = read_layout(location, group)
         try:
-            group = zarr.open_group(store, mode="r", zarr_format=3)
-        except (zarr.errors.GroupNotFoundError, FileNotFoundError, zarr.errors.NodeTypeValidationError):
-            raise InputError(f"{location}: there is no data set; make one with `distdual prepare`") from None
-        attributes = check_attributes(location, dict(group.attrs).get(ATTRIBUTES))
-        try:
-            lengths, largest_norm, checksum = (np.asarray(group[name][:]) for name in (LENGTHS, NORMS, CHECKSUMS))  # type: ignore[index]
+            arrays = {spec.name: array_of(group, spec.name).async_array for spec in layout.arrays}
+            lengths, largest_norm, checksum = (np.asarray(array_of(group, name)[:]) for name in TABLES)
         except (KeyError, MissingChunkError, ValueError, RuntimeError) as error:
-            raise InputError(f"{location}: the tables of shards are damaged ({error}); prepare it again") from None
-    return Dataset(location, Layout.from_attributes(attributes), lengths, largest_norm, checksum, group, store)
+            raise DamagedError(f"{location}: an array is missing or damaged ({error}); prepare it again") from None
+    store.sizes.clear()
+    return Dataset(location, layout, lengths, largest_norm, checksum, arrays, store)
+
+
+def open_group(location: Location, store: StrictStore) -> zarr.Group:
+    try:
+        return zarr.open_group(store, mode="r", zarr_format=3)
+    except (zarr.errors.GroupNotFoundError, zarr.errors.ContainsArrayError, FileNotFoundError, NotADirectoryError):
+        raise InputError(f"{location}: there is no data set; make one with `distdual prepare`") from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{location}: zarr.json is damaged ({error}); prepare it again") from None
+
+
+def read_layout(location: Location, group: zarr.Group) -> Layout:
+    attributes = check_attributes(location, dict(group.attrs).get(ATTRIBUTES))
+    try:
+        return Layout.from_attributes(attributes)
+    except (KeyError, TypeError) as error:
+        raise DamagedError(f"{location}: the description of the data is damaged ({error}); prepare it again") from None
 
 
 def check_attributes(location: Location, attributes: Any) -> dict[str, Any]:
-    if not isinstance(attributes, dict) or "format" not in attributes:
+    if not isinstance(attributes, dict) or not isinstance(attributes.get("format"), int):
         raise InputError(f"{location}: this Zarr group is not a distdual data set")
     if attributes["format"] > FORMAT:
         raise InputError(
@@ -204,10 +287,11 @@ def check_attributes(location: Location, attributes: Any) -> dict[str, Any]:
             "the newest this version reads; upgrade distdual"
         )
     if not attributes.get("complete"):
-        raise InputError(f"{location}: the data set is incomplete: its `prepare` was interrupted; run it again")
+        raise IncompleteError(f"{location}: the data set is incomplete: its `prepare` was interrupted; run it again")
     return attributes
 
 
+KEPT_OPEN = 4  # data sets a process works on at a time; older ones need not stay open
 _opened: dict[str, Dataset] = {}
 _opening = threading.Lock()
 
@@ -220,7 +304,8 @@ def open_once(location: Location, fingerprint: str) -> Dataset:
             found = open_dataset(location)
             if found.fingerprint != fingerprint:
                 raise InputError(f"{location}: the data set has changed since the run began")
-            _opened.clear()  # a process works on one data set at a time; older ones need not stay open
+            if len(_opened) >= KEPT_OPEN:
+                del _opened[next(iter(_opened))]
             _opened[key] = found
         return _opened[key]
 

@@ -1,16 +1,18 @@
 """How do examples become shards, in bounded memory, so that a data set is either whole or not there?"""
 
+import asyncio
 import contextlib
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import zarr
 from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, Crc32cCodec
+from zarr.core.sync import sync
 
 from distdual.data.layout import (
     ATTRIBUTES,
@@ -25,11 +27,19 @@ from distdual.data.layout import (
 )
 from distdual.data.location import Location, clear_errors
 from distdual.data.shard import Block, join_blocks
-from distdual.data.store import axis_length, checksum_of, shard_arrays, zarr_store
+from distdual.data.store import (
+    DamagedError,
+    IncompleteError,
+    axis_length,
+    checksum_of,
+    open_dataset,
+    shard_arrays,
+    zarr_store,
+)
 from distdual.errors import InputError
 from distdual.rows import CsrRows, DenseRows, Floats, Rows, n_rows
 
-MANY = 1 << 40  # shards an array has room for until the real number is known; Zarr's metadata does not grow with it
+MANY = 1 << 30  # shards an array has room for until the real number is known; Zarr's metadata does not grow with it
 SHARD_BYTES = 16 << 20
 
 
@@ -57,7 +67,8 @@ class DatasetWriter:
         self.n_features = n_features
         self.compress = compress
         self.layout: Layout | None = None
-        self.codes: dict[Any, int] = {}  # label as the source spells it -> stored code
+        self.form: Form | None = None  # what the first block looked like
+        self.codes: dict[str, int] = {}  # label -> stored code
         self.widest = 0  # 1 + the largest column number seen in sparse features
         self.pending: list[Block] = []
         self.pending_bytes = 0
@@ -69,7 +80,7 @@ class DatasetWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if kind is not None:
+        if kind is not None and self.layout is not None:
             with contextlib.suppress(InputError):  # the first error is the one to tell
                 self.location.remove()
 
@@ -77,10 +88,16 @@ class DatasetWriter:
         """Add examples; writes every shard that is full."""
         if not len(block.y):
             return
+        block = normal_block(block, f"{self.location}: block at example {self.n_examples + self.n_pending}")
+        self._check_form(block)
         self.pending.append(block)
         self.pending_bytes += sum(part.nbytes for part in block.x)
         if self.pending_bytes >= self.shard_bytes:
             self._write_full_shards(last=False)
+
+    @property
+    def n_pending(self) -> int:
+        return sum(len(block.y) for block in self.pending)
 
     def finish(self) -> None:
         """Write what is left, then the tables, then the mark that the data set is complete."""
@@ -89,17 +106,29 @@ class DatasetWriter:
             raise InputError(f"{self.location}: the source holds no examples")
         self._check_labels()
         width = self.n_features if self.n_features is not None else self.widest
-        labels = tuple(label_name(label) for label in self.codes)
-        layout = replace(self.layout, n_features=width, labels=labels)
+        layout = replace(self.layout, n_features=width, labels=tuple(self.codes))
         with clear_errors(self.location.url), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Consolidated metadata is currently not part")
             for spec in layout.arrays:
-                shape = (layout.chunk_shape(spec)[0] * len(self.table), *layout.chunk_shape(spec)[1:])
-                array = self.group[spec.name].async_array  # type: ignore[union-attr]
-                zarr.core.sync.sync(array.resize(shape, delete_outside_chunks=False))
+                chunk = layout.chunk_shape(spec)
+                shape = (chunk[0] * len(self.table), *chunk[1:])
+                sync(self.arrays[spec.name].async_array.resize(shape, delete_outside_chunks=False))
             self._write_tables()
-            self.group.attrs[ATTRIBUTES] = {**layout.attributes(), "complete": True}
-            zarr.consolidate_metadata(self.group.store)
+            whole = zarr.consolidate_metadata(self.group.store, zarr_format=3)
+            whole.attrs[ATTRIBUTES] = {**layout.attributes(), "complete": True}
+
+    def _check_form(self, block: Block) -> None:
+        """All blocks are alike: dense or sparse, of one width, with labels of one type and the same columns."""
+        form = form_of(block)
+        if self.form is None:
+            self.form = form
+            if form.width is not None and self.n_features not in (None, form.width):
+                raise InputError(f"{self.location}: {form.width} features in the source, {self.n_features} were named")
+        if form != self.form:
+            raise InputError(
+                f"{self.location}: the source changes at example {self.n_examples + self.n_pending}: "
+                f"{form} after {self.form}"
+            )
 
     def _write_full_shards(self, *, last: bool) -> None:
         if not self.pending:
@@ -122,40 +151,39 @@ class DatasetWriter:
 
     def _start(self, block: Block, *, last: bool) -> None:
         """Fix the chunk lengths, now that the first examples are known, and create the arrays."""
-        sparse = isinstance(block.x, CsrRows)
-        if isinstance(block.x, DenseRows):
-            self.n_features = block.x.values.shape[1]
-        columns = tuple(name for name in ("cost", "margin") if getattr(block, name) is not None)
+        form = form_of(block)
+        sparse = form.width is None
+        if form.width is not None:
+            self.n_features = form.width
         self.layout = Layout(
             kind=self.kind,
             n_features=self.n_features or 0,
             sparse=sparse,
-            index_dtype=str(block.x.indices.dtype) if isinstance(block.x, CsrRows) else "int32",
+            index_dtype=index_dtype(block.x, self.n_features),
             labels=("",) if is_classification(self.kind) else (),
-            columns=columns,
+            columns=form.columns,
             chunk=chunk_lengths(block.x, self.shard_bytes, last=last),
             compress=sparse if self.compress is None else self.compress,
         )
+        store = zarr_store(self.location, read_only=False)
         with clear_errors(self.location.url):
-            store = zarr_store(self.location, read_only=False)
             attributes = {ATTRIBUTES: {**self.layout.attributes(), "complete": False}}
             self.group = zarr.create_group(store, zarr_format=3, attributes=attributes)
-            for spec in self.layout.arrays:
-                self._create(spec)
+            self.arrays = {spec.name: self._create(spec) for spec in self.layout.arrays}
 
-    def _create(self, spec: ArraySpec) -> None:
+    def _create(self, spec: ArraySpec) -> "zarr.Array[Any]":
         assert self.layout is not None
         chunk = self.layout.chunk_shape(spec)
         dense = spec.width > 0
         lz4 = [BloscCodec(cname="lz4", clevel=5, shuffle="shuffle")] if self.layout.compress or not dense else []
-        self.group.create_array(
+        return self.group.create_array(
             spec.name,
             shape=(chunk[0] * MANY, *chunk[1:]),
             chunks=chunk,
             dtype=spec.dtype,
             compressors=[*lz4, Crc32cCodec()],
             fill_value=0,
-            config={"write_empty_chunks": True},
+            config={"write_empty_chunks": True},  # lives in this object alone: an array opened anew would skip zeros
         )
 
     def _write_shard(self, block: Block) -> None:
@@ -168,22 +196,33 @@ class DatasetWriter:
         y = self._encode(block.y, where)
         arrays = shard_arrays(block.x, y, block.cost, block.margin)
         with clear_errors(self.location.url):
-            for spec in self.layout.arrays:
-                padded = np.zeros(self.layout.chunk_shape(spec), dtype=spec.dtype)
-                padded[: len(arrays[spec.name])] = arrays[spec.name]
-                self.group[spec.name].blocks[number] = padded  # type: ignore[union-attr]
+            sync(self._write_chunks(number, arrays))
         lengths = [axis_length(block.x, axis) for axis in AXES]
         self.table.append((lengths, largest_norm(block.x), checksum_of(arrays, self.layout)))
         self.n_examples += len(y)
 
+    async def _write_chunks(self, number: int, arrays: dict[str, NDArray[Any]]) -> None:
+        """Write chunk `number` of each array, all at the same time; returns or raises when none is under way."""
+        assert self.layout is not None
+        writes = []
+        for spec in self.layout.arrays:
+            padded = np.zeros(self.layout.chunk_shape(spec), dtype=spec.dtype)
+            padded[: len(arrays[spec.name])] = arrays[spec.name]
+            where = slice(number * len(padded), (number + 1) * len(padded))
+            writes.append(self.arrays[spec.name].async_array.setitem(where, padded))
+        for result in await asyncio.gather(*writes, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+
     def _check_width(self, x: CsrRows, where: str) -> None:
+        assert self.layout is not None
         widest = int(x.indices.max(initial=-1)) + 1
         self.widest = max(self.widest, widest)
-        if self.n_features is not None and widest > self.n_features:
-            row = int(np.searchsorted(x.indptr, np.argmax(x.indices), side="right")) - 1
-            raise InputError(
-                f"{where}, row {row}: feature {widest - 1} (counted from 0) is beyond the {self.n_features} features"
-            )
+        # Where no width was named, the first block decided how wide column numbers are stored.
+        limit = int(np.iinfo(self.layout.index_dtype).max) if self.n_features is None else self.n_features
+        if widest > limit:
+            row, last = row_of(x, int(np.argmax(x.indices))), widest - 1
+            raise InputError(f"{where}, row {row}: feature {last} (counted from 0) is beyond the {limit} features")
 
     def _encode(self, y: NDArray[Any], where: str) -> NDArray[Any]:
         """Label codes in order of first appearance, or the regression targets themselves."""
@@ -191,15 +230,15 @@ class DatasetWriter:
             return y.astype(np.float64)
         values, at, inverse = np.unique(y, return_index=True, return_inverse=True)
         for k in np.argsort(at):
-            self.codes.setdefault(values[k].item(), len(self.codes))
+            self.codes.setdefault(label_name(values[k].item()), len(self.codes))
             if self.kind == "binary" and len(self.codes) > 2:
-                names = ", ".join(sorted(map(label_name, self.codes)))
+                names = ", ".join(self.codes)
                 raise InputError(f"{where}, row {at[k]}: a binary problem has two labels, found a third: {names}")
-        return np.array([self.codes[value.item()] for value in values], dtype=np.int32)[inverse]
+        return np.array([self.codes[label_name(value.item())] for value in values], dtype=np.int32)[inverse]
 
     def _check_labels(self) -> None:
         if is_classification(self.kind) and len(self.codes) < 2:
-            only = label_name(next(iter(self.codes)))
+            only = next(iter(self.codes))
             raise InputError(f"{self.location}: all examples have the label {only}; two classes are needed")
 
     def _write_tables(self) -> None:
@@ -233,19 +272,86 @@ def claim(location: Location, *, overwrite: bool) -> None:
     """Make sure that a data set may be written here: nothing is there, or only what an interrupted `prepare` left."""
     if location.is_empty():
         return
-    if location.exists("zarr.json"):
-        from distdual.data.store import open_dataset
+    if not is_ours(location, complete=overwrite):
+        raise InputError(f"{location}: already holds something; choose an empty destination")
+    location.remove()
 
-        try:
-            open_dataset(location)
-        except InputError as error:
-            unfinished = "incomplete" in str(error)
-        else:
-            unfinished = overwrite
-        if unfinished:
-            location.remove()
-            return
-    raise InputError(f"{location}: already holds something; choose an empty destination")
+
+def is_ours(location: Location, *, complete: bool) -> bool:
+    """Whether an unfinished data set is there, or with `complete` any data set that this version knows."""
+    try:
+        open_dataset(location)
+    except IncompleteError:
+        return True
+    except DamagedError:
+        return complete
+    except InputError:
+        return False
+    return complete
+
+
+class Form(NamedTuple):
+    """What all blocks of a source have in common."""
+
+    width: int | None  # of dense features; None for sparse ones
+    labels: str
+    columns: tuple[str, ...]
+
+    def __str__(self) -> str:
+        features = "sparse features" if self.width is None else f"{self.width} dense features"
+        return ", ".join([features, f"{self.labels} as labels", *self.columns])
+
+
+def form_of(block: Block) -> Form:
+    width = block.x.values.shape[1] if isinstance(block.x, DenseRows) else None
+    labels = {"i": "numbers", "u": "numbers", "f": "numbers", "b": "booleans"}.get(block.y.dtype.kind, "words")
+    return Form(width, labels, tuple(name for name in ("cost", "margin") if getattr(block, name) is not None))
+
+
+def normal_block(block: Block, where: str) -> Block:
+    """The block in the types it is stored in, once its parts fit together."""
+    n = n_rows(block.x)
+    for name in ("y", "cost", "margin"):
+        column = getattr(block, name)
+        if column is not None and column.shape != (n,):
+            raise InputError(f"{where}: {n} rows of features, but {name} has the shape {column.shape}")
+    if isinstance(block.x, DenseRows) and not block.x.values.shape[1]:
+        raise InputError(f"{where}: rows without any feature")
+    if isinstance(block.x, CsrRows):
+        check_csr(block.x, where)
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is reported as such
+        x = block.x._replace(values=block.x.values.astype(np.float32, copy=False))
+    cost, margin = (None if column is None else column.astype(np.float64) for column in (block.cost, block.margin))
+    return Block(x, block.y, cost, margin)
+
+
+def check_csr(x: CsrRows, where: str) -> None:
+    """Refuse row ends that are no row ends, columns below zero, and a column named twice in a row."""
+    lengths = np.diff(x.indptr)
+    ends_well = x.indptr[0] == 0 and x.indptr[-1] == len(x.indices) == len(x.values)
+    if not ends_well or (lengths < 0).any():
+        raise InputError(f"{where}: indptr does not describe rows of {len(x.values)} values")
+    if x.indices.min(initial=0) < 0:
+        raise InputError(f"{where}, row {row_of(x, int(np.argmin(x.indices)))}: a feature number is negative")
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    at = x.indices
+    if not ((np.diff(at) > 0) | (np.diff(row) > 0)).all():
+        at = at[np.lexsort((at, row))]  # sorted within each row; `row` itself stays as it is
+    again = (np.diff(at) == 0) & (np.diff(row) == 0)
+    if again.any():
+        k = int(np.argmax(again))
+        raise InputError(f"{where}, row {row[k]}: feature {at[k]} (counted from 0) is named twice")
+
+
+def row_of(x: CsrRows, k: int) -> int:
+    """The row that stored value `k` belongs to."""
+    return int(np.searchsorted(x.indptr, k, side="right")) - 1
+
+
+def index_dtype(x: Rows, n_features: int | None) -> str:
+    """int32 unless a column lies, or may lie, beyond it."""
+    last = n_features - 1 if n_features else int(x.indices.max(initial=0)) if isinstance(x, CsrRows) else 0
+    return "int32" if last <= np.iinfo(np.int32).max else "int64"
 
 
 def is_classification(kind: str) -> bool:
@@ -268,8 +374,10 @@ def chunk_lengths(x: Rows, shard_bytes: int, *, last: bool) -> dict[Axis, int]:
     if last and n_values * per_value <= shard_bytes:
         return {"example": n, "value": max(1, n_values)}
     fit = max(1, shard_bytes // per_value)
-    # A quarter more examples than the first ones suggest, so that values, not examples, usually close a shard.
-    return {"example": max(1, int(1.25 * fit * n / max(1, n_values))), "value": fit}
+    # A quarter more examples than the first ones suggest, so that values, not examples, usually close a shard; but
+    # never so many that their row ends alone are larger than a shard.
+    many = min(int(1.25 * fit * n / max(1, n_values)), shard_bytes // x.indptr.itemsize)
+    return {"example": max(1, many), "value": fit}
 
 
 def shard_ends(x: Rows, chunk: dict[Axis, int], *, last: bool) -> Iterator[int]:
@@ -291,7 +399,9 @@ def shard_ends(x: Rows, chunk: dict[Axis, int], *, last: bool) -> Iterator[int]:
 
 def check_block(block: Block, where: str, first: int, layout: Layout) -> None:
     """Refuse features, targets, costs and margins that are not finite, and costs below zero."""
-    bad_rows(~finite_rows(block.x), where, first, "a feature is NaN or infinite")
+    bad_rows(~finite_rows(block.x), where, first, "a feature is NaN or infinite as float32")
+    if not layout.labels and block.y.dtype.kind not in "fiub":
+        raise InputError(f"{where}: regression needs numbers to predict, found {block.y[0]!r}")
     if block.y.dtype.kind == "f":
         bad_rows(~np.isfinite(block.y), where, first, "the label is NaN or infinite")
     for name in layout.columns:
