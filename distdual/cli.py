@@ -1,7 +1,10 @@
 """The command line: reads arguments, calls the package, prints. Exit codes: 0 done, 1 not certified, 2 bad input."""
 
+import io
 import json
 import math
+import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -19,10 +22,21 @@ NOT_CERTIFIED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
 
-screen = Console(stderr=True)
-paper = Console(highlight=False, soft_wrap=True)
+# Paths may hold brackets and colons: nothing that is printed is read as markup.
+screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
+paper = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
-scheduler_option = click.option("--scheduler", metavar="ADDR", help="A running Dask scheduler, e.g. tcp://host:8786.")
+
+def check_scheduler(_: click.Context, __: click.Parameter, address: str | None) -> str | None:
+    """Dask takes long to say that an address is none."""
+    if address is not None and not re.fullmatch(r"((tcp|tls|ws|wss|ucx)://)?[^\s/:]+(:\d{1,5})?", address):
+        raise InputError(f"--scheduler {address}: not an address; expected one such as tcp://10.0.0.1:8786")
+    return address
+
+
+scheduler_option = click.option(
+    "--scheduler", metavar="ADDR", callback=check_scheduler, help="A running Dask scheduler, e.g. tcp://host:8786."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 storage_option = click.option(
     "--storage-options",
@@ -33,21 +47,44 @@ storage_option = click.option(
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(distdual.__version__)
-def cli() -> None:
-    """Linear and structural SVMs on data larger than one machine, with a certificate of optimality."""
+class InOrder(click.Group):
+    """Lists commands in the order in which they are used, not by name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(self.commands)
 
 
-@cli.command()
-@click.option("--dir", "folder", default="distdual-quickstart", type=click.Path(path_type=Path), show_default=True)
+@click.group(cls=InOrder, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(distdual.__version__, message="distdual %(version)s")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Linear and structural SVMs on data larger than one machine, with a certificate of optimality.
+
+    Exit codes: 0 done (and certified, where that applies), 1 ran but not certified, 2 bad input.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        context.exit(BAD_INPUT)
+
+
+@cli.command(short_help="Train and verify a first model.")
+@click.option(
+    "--dir",
+    "folder",
+    default="distdual-quickstart",
+    type=click.Path(path_type=Path),
+    show_default=True,
+    help="Where data set, config, run log and model are written.",
+)
 @json_option
 def quickstart(folder: Path, as_json: bool) -> int:
     """Train and verify a model on data that ships with scikit-learn.
 
     Even against odd digits, on a Dask cluster of two processes on this machine.
 
-    Example: distdual quickstart --dir /tmp/first
+    \b
+    Example:
+      distdual quickstart --dir /tmp/first
     """
     from distdual.data.location import Location
     from distdual.data.store import open_dataset
@@ -69,15 +106,15 @@ def quickstart(folder: Path, as_json: bool) -> int:
     return 0 if result.certificate["certified"] and checked.certified else NOT_CERTIFIED
 
 
-@cli.command()
+@cli.command(short_help="Turn files into a data set of shards.")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("dest")
 @click.option("--problem", "kind", required=True, help="What the data is for: binary.")
 @click.option("--format", "source_format", help="svmlight, npz or npy; guessed from the file if not given.")
-@click.option("--labels", multiple=True, help="For .npy features: the .npy file of labels; once a SOURCE.")
-@click.option("--shard-bytes", default=16 << 20, show_default=True, help="Largest size of a shard's features.")
+@click.option("--labels", multiple=True, metavar="FILE", help="The .npy file of labels of each .npy SOURCE, in order.")
+@click.option("--shard-bytes", default=16 << 20, show_default="16 MiB", help="Largest size of a shard's features.")
 @click.option("--shuffle", type=int, metavar="SEED", help="Put the examples into random order.")
-@click.option("--test-fraction", default=0.0, help="Set a part aside: writes DEST/train and DEST/test.")
+@click.option("--test-fraction", default=0.0, metavar="F", help="Set a part aside: writes DEST/train and DEST/test.")
 @click.option("--scale", default="none", help="none, unit-variance or unit-rows.", show_default=True)
 @click.option("--n-features", type=int, help="Width of sparse data, where the largest index does not tell.")
 @click.option("--compress/--no-compress", default=None, help="Default: sparse data is compressed, dense is not.")
@@ -95,7 +132,9 @@ def prepare(
 ) -> int:
     """Turn SOURCE files into a data set of Zarr shards at DEST, a local folder or s3://.
 
-    Example: distdual prepare a9a.xz s3://bucket/a9a --problem binary --shuffle 0
+    \b
+    Example:
+      distdual prepare a9a.xz s3://bucket/a9a --problem binary --shuffle 0
     """
     from distdual.data.prepare import prepare as run
 
@@ -118,7 +157,9 @@ def prepare(
 def info(url: str, storage_file: Path | None, as_json: bool) -> int:
     """Tell what is in a data set or a model.
 
-    Example: distdual info distdual-quickstart/model
+    \b
+    Example:
+      distdual info distdual-quickstart/model
     """
     from distdual.data.location import Location
     from distdual.inspection import describe
@@ -139,7 +180,9 @@ def info(url: str, storage_file: Path | None, as_json: bool) -> int:
 def train(config_file: Path, settings: tuple[str, ...], scheduler: str | None, as_json: bool) -> int:
     """Train a model and certify it.
 
-    Example: distdual train configs/binary.toml --set solver.C=0.1
+    \b
+    Example:
+      distdual train configs/binary.toml --set solver.C=0.1
     """
     from distdual.report.progress import ProgressDisplay
     from distdual.training import train as run
@@ -155,7 +198,7 @@ def train(config_file: Path, settings: tuple[str, ...], scheduler: str | None, a
     return 0 if result.certificate["certified"] else NOT_CERTIFIED
 
 
-@cli.command()
+@cli.command(short_help="Recompute a model's certificate from scratch.")
 @click.argument("model")
 @click.option("--data", metavar="URL", help="The data set, if it is no longer where the model was trained.")
 @scheduler_option
@@ -164,7 +207,9 @@ def train(config_file: Path, settings: tuple[str, ...], scheduler: str | None, a
 def verify(model: str, data: str | None, scheduler: str | None, storage_file: Path | None, as_json: bool) -> int:
     """Recompute a model's certificate from the model folder and the data set alone, in float64.
 
-    Example: distdual verify distdual-quickstart/model
+    \b
+    Example:
+      distdual verify distdual-quickstart/model
     """
     from distdual.data.location import Location
     from distdual.verification import verify as run
@@ -179,7 +224,7 @@ def verify(model: str, data: str | None, scheduler: str | None, storage_file: Pa
     return 0 if checked.certified else NOT_CERTIFIED
 
 
-@cli.command()
+@cli.command(short_help="Write predictions, and print the score.")
 @click.argument("model")
 @click.argument("data")
 @click.option("--out", required=True, metavar="DEST", help="Where to write the labels: a .txt or a .npy file.")
@@ -189,13 +234,16 @@ def verify(model: str, data: str | None, scheduler: str | None, storage_file: Pa
 def predict(model: str, data: str, out: str, scheduler: str | None, storage_file: Path | None, as_json: bool) -> int:
     """Write a model's predictions for a data set, and print the score where its labels are known.
 
-    Example: distdual predict distdual-quickstart/model distdual-quickstart/data --out labels.txt
+    \b
+    Example:
+      distdual predict distdual-quickstart/model distdual-quickstart/data --out labels.txt
     """
     from distdual.data.location import Location
+    from distdual.prediction import check_output, save_predictions
     from distdual.prediction import predict as run
-    from distdual.prediction import save_predictions
 
     storage = storage_options(storage_file)
+    check_output(out)
     found = run(Location(model, storage), Location(data, storage), cluster=ClusterConfig(scheduler=scheduler))
     save_predictions(found.labels, Location(out, storage))
     if as_json:
@@ -230,7 +278,8 @@ def emit(value: dict[str, Any]) -> None:
 def show_certificate(certificate: dict[str, Any]) -> None:
     word = "certified" if certificate["certified"] else "NOT certified"
     paper.print(f"{word}: {certificate['lower']:.8g} ≤ P(w*) ≤ {certificate['upper']:.8g}")
-    paper.print(f"gap        {certificate['gap']:.2e} (target {certificate['target']:.2e}); {certificate['reason']}")
+    why = "" if certificate["certified"] else f"; stopped: {certificate['reason']}"
+    paper.print(f"gap        {certificate['gap']:.2e}, target {certificate['target']:.2e}{why}")
     paper.print(
         f"cost       {certificate['passes']} passes, {certificate['oracle_calls']:,} oracle calls, "
         f"{certificate['support']:,} support constraints, {certificate['seconds']:.1f} s"
@@ -251,20 +300,32 @@ def show_table(table: dict[str, Any], indent: str = "") -> None:
             show_table(value, indent + "  ")
         else:
             text = ", ".join(map(str, value)) if isinstance(value, list) else value
-            paper.print(f"{indent}{name:<14} {text}", markup=False)
+            paper.print(f"{indent}{name:<14} {text}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; an InputError becomes one sentence and exit code 2."""
+    # A task that fails is told once, by the exception; Dask's workers would each log it with a traceback.
+    os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without "≤" shows "?"
     try:
-        code = cli.main(arguments, standalone_mode=False)
+        code = cli.main(arguments, prog_name="distdual", standalone_mode=False)
     except InputError as error:
-        click.echo(f"distdual: {error}", err=True)
-        code = BAD_INPUT
+        code = refuse(str(error))
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "distdual"
+        code = refuse(f"{error.format_message().rstrip('.')}; see `{command} --help`")
     except click.ClickException as error:
-        error.show()
-        code = BAD_INPUT
+        code = refuse(error.format_message())
     except click.Abort:
         click.echo("distdual: interrupted", err=True)
         code = INTERRUPTED
     sys.exit(code)
+
+
+def refuse(sentence: str) -> int:
+    """One line, whatever the sentence quotes."""
+    click.echo(f"distdual: {' '.join(sentence.split())}", err=True)
+    return BAD_INPUT

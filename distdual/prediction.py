@@ -1,6 +1,7 @@
 """What does a model say about the examples of a data set?"""
 
 import io
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from distdual.config import ClusterConfig
 from distdual.data.location import Location
 from distdual.data.store import Dataset, open_dataset, open_once
+from distdual.data.write import label_name
 from distdual.errors import InputError
 from distdual.model import Model, load_model
 from distdual.problems.base import Problem
@@ -70,24 +72,33 @@ def add_up(scores: list[dict[str, float] | None]) -> dict[str, float] | None:
 
 
 def label_array(classes: tuple[str, ...]) -> NDArray[Any]:
-    """The labels as whole numbers if all are, else as numbers, else as text."""
-    for kind in (np.int64, np.float64):
+    """The labels as whole numbers if each is spelt as one, else as finite numbers, else as text."""
+    for kind, spell in ((int, str), (float, label_name)):
         try:
-            return np.array([kind(label) for label in classes])
-        except ValueError:
+            numbers = [kind(label) for label in classes]
+            if all(
+                spell(number) == label and math.isfinite(number) for number, label in zip(numbers, classes, strict=True)
+            ):
+                return np.array(numbers, dtype=np.int64 if kind is int else np.float64)
+        except (ValueError, OverflowError):
             continue
     return np.array(classes)
 
 
+def check_output(out: str) -> None:
+    if not out.endswith((".txt", ".npy")):
+        raise InputError(f"{out}: predictions are written as .txt or .npy; give the file such an ending")
+
+
 def save_predictions(labels: NDArray[Any], out: Location) -> None:
     """One label a line in a .txt file, or a NumPy array in a .npy file."""
-    folder, _, name = out.url.rpartition("/")
-    place = Location(folder or ".", out.storage_options)
+    check_output(out.url)
+    folder, slash, name = out.url.rpartition("/")
+    place = Location(folder or slash or ".", out.storage_options)
     if name.endswith(".txt"):
-        place.write(name, "".join(f"{label}\n" for label in labels).encode())
-    elif name.endswith(".npy"):
+        content = "".join(f"{label}\n" for label in labels).encode()
+    else:
         buffer = io.BytesIO()
         np.save(buffer, labels, allow_pickle=False)
-        place.write(name, buffer.getvalue())
-    else:
-        raise InputError(f"{out}: predictions are written as .txt or .npy; give the file such an ending")
+        content = buffer.getvalue()
+    place.write(name, content)

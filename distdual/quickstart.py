@@ -1,9 +1,12 @@
 """The main job on an embedded default: scikit-learn's digits, even against odd, on a local Dask cluster."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from distdual.config import ClusterConfig, Config, LocalCluster, load
 from distdual.coordinator.train import Round
@@ -15,11 +18,13 @@ from distdual.workers.executor import connect
 
 SHARD_BYTES = 32 << 10  # small shards, so that two workers have something to share
 
+MARK = "# Written by `distdual quickstart`"
+
 CONFIG = """\
-# Written by `distdual quickstart`; try  distdual train {folder}/quickstart.toml --set solver.C=0.1
+{mark}; change it, then  distdual train {name}
 
 [data]
-url = "{folder}/data"
+url = {data}
 
 [problem]
 kind = "binary"
@@ -33,8 +38,8 @@ gap = 1e-3
 local = {{ workers = 2, threads = 1 }}
 
 [output]
-url = "{folder}/model"
-log = "{folder}/run.jsonl"
+url = {model}
+log = {log}
 overwrite = true
 """
 
@@ -42,17 +47,37 @@ overwrite = true
 def prepare_digits(folder: Path) -> Config:
     """Write the data set and the config; a folder that holds anything but an earlier quickstart is left alone."""
     config = folder / "quickstart.toml"
-    if folder.exists() and any(folder.iterdir()) and not config.exists():
+    try:
+        check_folder(folder, config)
+        folder.mkdir(parents=True, exist_ok=True)
+        config.write_text(config_text(folder, config), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be used as a folder: {error.strerror}; name another with --dir") from None
+    data = (folder / "data").as_posix()
+    prepare_arrays(*digits(), data, "binary", shuffle=0, shard_bytes=SHARD_BYTES, overwrite=True)
+    return load(config)
+
+
+def check_folder(folder: Path, config: Path) -> None:
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not config.exists() or not config.read_text(encoding="utf-8", errors="replace").startswith(MARK):
         raise InputError(f"{folder}: already holds something else; name another folder with --dir")
+
+
+def config_text(folder: Path, config: Path) -> str:
+    """A path as a JSON string is a TOML string, too, whatever it holds."""
+    places = {"data": folder / "data", "model": folder / "model", "log": folder / "run.jsonl"}
+    quoted = {name: json.dumps(place.as_posix(), ensure_ascii=False) for name, place in places.items()}
+    return CONFIG.format(mark=MARK, name=json.dumps(config.as_posix(), ensure_ascii=False), **quoted)
+
+
+def digits() -> tuple[NDArray[Any], NDArray[Any]]:
+    """1,797 images of 8 × 8 pixels between 0 and 1, and whether each shows an even or an odd digit."""
     from sklearn.datasets import load_digits
 
     x, y = load_digits(return_X_y=True)
-    labels = np.where(y % 2 == 0, "even", "odd")
-    folder.mkdir(parents=True, exist_ok=True)
-    config.write_text(CONFIG.format(folder=folder.as_posix()), encoding="utf-8")
-    data = (folder / "data").as_posix()
-    prepare_arrays(x / 16, labels, data, "binary", shuffle=0, shard_bytes=SHARD_BYTES, overwrite=True)
-    return load(config)
+    return x / 16, np.where(y % 2 == 0, "even", "odd")
 
 
 def run(config: Config, watch: Callable[[Round], None]) -> tuple[Result, Verification]:

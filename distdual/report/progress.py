@@ -1,21 +1,32 @@
 """What does the terminal show while a model is trained?"""
 
+import math
 from types import TracebackType
 
+from rich import box
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from distdual.coordinator.train import Round
 
+ROWS = 10  # passes that stay on the screen
+
+COLUMNS = ("pass", "lower", "upper", "gap", "cache", "oracle calls", "elapsed")
+
 
 class ProgressDisplay:
-    """A live table on a terminal; elsewhere one plain line for every certified bound."""
+    """On a terminal a live table, one row a pass; elsewhere one plain line for every certified bound."""
 
     def __init__(self, console: Console, target: float) -> None:
         self.console = console
         self.target = target
-        self.live = Live(console=console, refresh_per_second=8, transient=False) if console.is_terminal else None
+        self.rows: dict[int, Round] = {}  # the last round of each pass
+        self.complete = 0
+        self.live: Live | None = None
+        if console.is_terminal:
+            self.live = Live(Text("reading the first shards …"), console=console, refresh_per_second=8)
 
     def __enter__(self) -> "ProgressDisplay":
         if self.live:
@@ -28,25 +39,56 @@ class ProgressDisplay:
 
     def __call__(self, line: Round) -> None:
         if self.live:
-            self.live.update(self.table(line))
+            self.add(line)
+            self.live.update(self.table())
         elif line.certify:
-            self.console.print(plain(line), highlight=False, soft_wrap=True)
+            self.console.print(plain(line), soft_wrap=True)
 
-    def table(self, line: Round) -> Table:
-        table = Table(title=f"distdual · target gap {self.target:.1e}", title_justify="left", min_width=60)
-        for name in ("pass", "lower", "upper", "gap", "cache", "support", "oracle calls", "seconds"):
+    def add(self, line: Round) -> None:
+        """A pass is counted when it is complete; until then its rounds go by the number it is going to have."""
+        passes = int(line.totals["passes"])
+        under_way = passes == self.complete and not line.certify
+        self.rows[passes + under_way] = line
+        self.complete = passes
+
+    def table(self) -> Table:
+        title = f"lower ≤ P(w*) ≤ upper · stops at a proven gap of {self.target:.1e}"
+        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        for name in COLUMNS:
             table.add_column(name, justify="right", no_wrap=True)
-        table.add_row(
-            str(line.totals["passes"]),
-            f"{line.lower:.6g}",
-            f"{line.upper:.6g}" if line.upper < float("inf") else "…",
-            f"{line.gap:.2e}" if line.gap < float("inf") else f"~{line.estimate:.1e}",
-            f"{line.cache_rows:,} rows",
-            f"{line.support:,}",
-            f"{line.totals['oracle_calls']:,}",
-            f"{line.seconds:.1f}",
-        )
+        for number in sorted(self.rows)[-ROWS:]:
+            table.add_row(str(number), *cells(self.rows[number]))
         return table
+
+
+def cells(line: Round) -> tuple[str, ...]:
+    """All columns but the first. A gap that is estimated, not proven, has a tilde."""
+    proven = math.isfinite(line.gap)
+    return (
+        f"{line.lower:#.6g}",
+        f"{line.upper:#.6g}" if math.isfinite(line.upper) else "…",
+        f"{line.gap:.2e}" if proven else f"~{max(0.0, line.estimate):.1e}" if math.isfinite(line.estimate) else "…",
+        f"{short(line.cache_rows)} rows",
+        short(line.totals["oracle_calls"]),
+        clock(line.seconds),
+    )
+
+
+def short(count: int) -> str:
+    """A count in at most 7 characters: 12,345 or 12.3 M."""
+    if count < 100_000:
+        return f"{count:,}"
+    for unit, size in (("k", 1e3), ("M", 1e6), ("G", 1e9)):
+        if count < 999.5 * size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count / 1e12:.3g} T"
+
+
+def clock(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}:{rest:02d} min" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d} h"
 
 
 def plain(line: Round) -> str:
