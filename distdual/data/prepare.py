@@ -1,0 +1,115 @@
+"""How is a data set made from files or arrays?"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from distdual.data.arrays import blocks_from_arrays, width_of
+from distdual.data.location import Location
+from distdual.data.npy import blocks_from_npy, blocks_from_npz, npz_width
+from distdual.data.pipeline import KINDS, Options, Source, Summary, check_choice, write
+from distdual.data.source import open_decompressed
+from distdual.data.svmlight import blocks_from_svmlight
+from distdual.errors import InputError
+
+__all__ = ["FORMATS", "KINDS", "Options", "Summary", "prepare", "prepare_arrays"]
+
+Place = Location | str | os.PathLike[str]
+
+FORMATS = ("svmlight", "npz", "npy")
+GUESS_BYTES = 1 << 16
+SVMLIGHT_LINE = re.compile(rb"[+-]?[0-9.][0-9.eE+-]*(\s+qid:\d+)?(\s+\d+:\S+)*")
+
+
+def prepare(
+    sources: Place | Sequence[Place],
+    dest: Place,
+    kind: str,
+    *,
+    format: str | None = None,
+    labels: Sequence[Place] = (),
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> tuple[Summary, ...]:
+    """Write the examples of `sources`, read in order, as a data set at `dest`; or as `dest`/train and `dest`/test.
+
+    `format` is one of FORMATS, guessed from the first bytes of each file if not given. `labels` names the .npy file
+    of labels that belongs to each .npy source. `storage_options` are for those places that are given as the text of
+    a remote URL. The other options are those of `Options`: shard_bytes, shuffle, test_fraction, scale, n_features,
+    compress, overwrite. If anything fails, nothing is left at `dest`.
+    """
+    chosen = Options(kind=kind, **options)
+    given = [sources] if isinstance(sources, Location | str | os.PathLike) else sources
+    files = [as_location(file, storage_options) for file in given]
+    label_files = [as_location(file, storage_options) for file in labels]
+    return write(file_sources(files, label_files, format), as_location(dest, storage_options), chosen)
+
+
+def prepare_arrays(
+    x: Any,
+    y: Any,
+    dest: Place,
+    kind: str,
+    *,
+    cost: Any = None,
+    margin: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> tuple[Summary, ...]:
+    """The same from NumPy, scipy.sparse or Dask arrays: one row of `x` and one entry of `y` for each example."""
+    chosen = Options(kind=kind, **options)
+    source = Source("the arrays", lambda: blocks_from_arrays(x, y, cost, margin), width_of(x))
+    return write([source], as_location(dest, storage_options), chosen)
+
+
+def as_location(where: Place, storage_options: Mapping[str, Any] | None) -> Location:
+    if isinstance(where, Location):
+        return where
+    plain = Location(os.fspath(where))
+    return Location(plain.url, storage_options) if plain.remote and storage_options else plain
+
+
+def file_sources(files: list[Location], labels: list[Location], format: str | None) -> list[Source]:
+    if not files:
+        raise InputError("no source file was given")
+    if format is not None:
+        check_choice("format", format, FORMATS)
+    formats = [format or guess_format(file) for file in files]
+    n_npy = formats.count("npy")
+    if n_npy != len(labels):
+        raise InputError(f"each .npy source needs a file of labels: {n_npy} sources, {len(labels)} files of labels")
+    rest = iter(labels)
+    return [
+        file_source(file, its, next(rest) if its == "npy" else None) for file, its in zip(files, formats, strict=True)
+    ]
+
+
+def file_source(file: Location, format: str, labels: Location | None) -> Source:
+    if labels is not None:
+        return Source(str(file), lambda: blocks_from_npy(file, labels))
+    if format == "npz":
+        return Source(str(file), lambda: blocks_from_npz(file), npz_width(file))
+    return Source(str(file), lambda: blocks_from_svmlight(file))
+
+
+def guess_format(file: Location) -> str:
+    """What the first bytes of a file tell; text is svmlight if its first example is, and one of the first has features.
+
+    A bad line further on is for the parser to name.
+    """
+    with open_decompressed(file) as stream:
+        start = stream.read(GUESS_BYTES)
+    if not start:
+        raise InputError(f"{file}: the file is empty")
+    if start.startswith(b"PK\x03\x04"):
+        return "npz"
+    if start.startswith(b"\x93NUMPY"):
+        return "npy"
+    if len(start) == GUESS_BYTES:
+        start = b"".join(start.rsplit(maxsplit=1)[:1])  # the last word may be cut
+    lines = [line.partition(b"#")[0].strip() for line in start.splitlines()]
+    first = [SVMLIGHT_LINE.fullmatch(line) for line in lines if line][:20]
+    if any(first[:1]) and any(b":" in match[0] for match in first if match):
+        return "svmlight"
+    raise InputError(f"{file}: cannot tell the format from the first lines; name it: {', '.join(FORMATS)}")
