@@ -106,8 +106,6 @@ class Location:
                 return not fs.ls(path, detail=False)
             except FileNotFoundError:
                 return True
-            except NotADirectoryError:
-                return False
 
     def remove(self) -> None:
         """Delete the folder and all that is in it; it need not exist. A bucket is emptied but stays."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from types import TracebackType
@@ -12,6 +11,8 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, Crc32cCodec
+from zarr.core.buffer import default_buffer_prototype
+from zarr.core.group import ConsolidatedMetadata, GroupMetadata
 from zarr.core.sync import sync
 
 from distdual.data.layout import (
@@ -107,15 +108,13 @@ class DatasetWriter:
         self._check_labels()
         width = self.n_features if self.n_features is not None else self.widest
         layout = replace(self.layout, n_features=width, labels=tuple(self.codes))
-        with clear_errors(self.location.url), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Consolidated metadata is currently not part")
+        with clear_errors(self.location.url):
             for spec in layout.arrays:
                 chunk = layout.chunk_shape(spec)
                 shape = (chunk[0] * len(self.table), *chunk[1:])
                 sync(self.arrays[spec.name].async_array.resize(shape, delete_outside_chunks=False))
-            self._write_tables()
-            whole = zarr.consolidate_metadata(self.group.store, zarr_format=3)
-            whole.attrs[ATTRIBUTES] = {**layout.attributes(), "complete": True}
+            tables = self._write_tables()
+        self.location.write("zarr.json", description(layout, {**self.arrays, **tables}))
 
     def _check_form(self, block: Block) -> None:
         """All blocks are alike: dense or sparse, of one width, with labels of one type and the same columns."""
@@ -241,23 +240,37 @@ class DatasetWriter:
             only = next(iter(self.codes))
             raise InputError(f"{self.location}: all examples have the label {only}; two classes are needed")
 
-    def _write_tables(self) -> None:
+    def _write_tables(self) -> "dict[str, zarr.Array[Any]]":
         lengths, norms, checksums = zip(*self.table, strict=True)
         tables: dict[str, NDArray[Any]] = {
             LENGTHS: np.array(lengths, dtype=np.int64),
             NORMS: np.array(norms, dtype=np.float64),
             CHECKSUMS: np.array(checksums, dtype=np.uint32),
         }
-        for name, table in tables.items():
-            array = self.group.create_array(
-                name,
-                shape=table.shape,
-                chunks=(TABLE_CHUNK, *table.shape[1:]),
-                dtype=table.dtype,
-                compressors=[BloscCodec(cname="lz4"), Crc32cCodec()],
-                config={"write_empty_chunks": True},
-            )
-            array[:] = table
+        return {name: self._write_table(name, table) for name, table in tables.items()}
+
+    def _write_table(self, name: str, table: NDArray[Any]) -> "zarr.Array[Any]":
+        array = self.group.create_array(
+            name,
+            shape=table.shape,
+            chunks=(TABLE_CHUNK, *table.shape[1:]),
+            dtype=table.dtype,
+            compressors=[BloscCodec(cname="lz4"), Crc32cCodec()],
+            config={"write_empty_chunks": True},
+        )
+        array[:] = table
+        return array
+
+
+def description(layout: Layout, arrays: "dict[str, zarr.Array[Any]]") -> bytes:
+    """zarr.json of a complete data set: our attributes and the metadata of all arrays.
+
+    zarr.consolidate_metadata would list the folder, and trip over what an object store has not yet forgotten.
+    """
+    members = ConsolidatedMetadata(metadata={name: array.metadata for name, array in arrays.items()})
+    attributes = {ATTRIBUTES: {**layout.attributes(), "complete": True}}
+    group = GroupMetadata(attributes=attributes, zarr_format=3, consolidated_metadata=members)
+    return group.to_buffer_dict(default_buffer_prototype())["zarr.json"].to_bytes()
 
 
 def write_dataset(location: Location, kind: str, blocks: Iterable[Block], **options: Any) -> None:
