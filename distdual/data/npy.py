@@ -4,7 +4,10 @@ An .npz file holds `x` (dense, one row an example) or `indptr`, `indices`, `valu
 an optional `n_features`; `y`; and optionally `cost` and `margin`. Nothing is ever unpickled.
 """
 
+import bz2
 import contextlib
+import gzip
+import lzma
 import shutil
 import tempfile
 import zipfile
@@ -18,7 +21,7 @@ from numpy.typing import NDArray
 from distdual.data.arrays import Stream, assemble, csr_rows, cuts, dense_rows
 from distdual.data.location import Location
 from distdual.data.shard import Block
-from distdual.data.source import BLOCK_BYTES, damage_named, open_decompressed, open_source
+from distdual.data.source import BLOCK_BYTES, damage_named, open_decompressed
 from distdual.errors import InputError
 from distdual.rows import CsrRows, DenseRows, Ints
 
@@ -68,12 +71,24 @@ def npz_width(source: Location) -> int | None:
 @contextlib.contextmanager
 def open_npz(source: Location) -> Iterator[tuple[zipfile.ZipFile, dict[str, str]]]:
     """The archive, and which of its members holds each array."""
-    with open_source(source) as file, damage_named(source):
+    with open_seekable(source) as file, damage_named(source):
         try:
             with zipfile.ZipFile(file) as archive:
                 yield archive, find_members(archive, source)
         except (RuntimeError, NotImplementedError) as error:  # encrypted, or packed in a way Python cannot undo
             raise InputError(f"{source}: the archive cannot be read: {error}") from None
+
+
+@contextlib.contextmanager
+def open_seekable(source: Location) -> Iterator[BinaryIO]:
+    """The file itself, or a temporary copy of what a compressed one holds: an archive is not read from front to end."""
+    with open_decompressed(source) as file:
+        if not isinstance(file, gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile):
+            yield file
+            return
+        with tempfile.TemporaryFile() as copy:
+            shutil.copyfileobj(file, copy, 1 << 20)
+            yield cast(BinaryIO, copy)
 
 
 def find_members(archive: zipfile.ZipFile, source: Location) -> dict[str, str]:

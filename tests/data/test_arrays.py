@@ -1,6 +1,9 @@
 """Arrays of every kind, in memory or in files, give the same blocks; what does not fit together is refused."""
 
+import bz2
+import gzip
 import io
+import lzma
 import tracemalloc
 import zipfile
 
@@ -223,6 +226,13 @@ def test_sparse_npz(tmp_path, compressed, dtype):
     block = check(blocks_from_npz(source), x, Y.astype(str))
     assert block.x.indices.dtype == np.int32
     assert npz_width(source) == 9
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_npz_that_was_compressed_once_more(tmp_path, compress):
+    saved(tmp_path / "d.npz", x=X, y=Y)
+    (tmp_path / "d.npz.z").write_bytes(compress((tmp_path / "d.npz").read_bytes()))
+    check(blocks_from_npz(Location(str(tmp_path / "d.npz.z"))))
 
 
 def test_sparse_npz_without_any_value(tmp_path):
