@@ -184,7 +184,7 @@ def _sentence(name: str, error: Exception) -> InputError | None:
         return InputError(f"{name}: {missing}")
     if isinstance(error, PermissionError):
         return InputError(f"{name}: no permission; check the credentials and the access rights")
-    if isinstance(error, IsADirectoryError | NotADirectoryError):
+    if isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError):
         return InputError(f"{name}: a file stands where a folder is expected, or the other way round")
     if type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError"):
         return InputError(f"{name}: no credentials; give key and secret in storage_options or in the environment")
