@@ -96,10 +96,7 @@ class TestUnknownKeys:
                 {"cluster": {"local": {"worker": 1}}},
                 "unknown key cluster.local.worker; did you mean cluster.local.workers?",
             ),
-            (
-                {"cluster": {"local": {"zzz": 1}}},
-                "unknown key cluster.local.zzz; known are cluster.local.memory, cluster.local.threads, cluster.local.workers",
-            ),
+            ({"data": {"q": 1}}, "unknown key data.q; known are data.storage_options, data.url"),
         ],
     )
     def test_an_unknown_key_is_named_with_the_nearest_known_one(self, sections, message):
