@@ -53,7 +53,7 @@ class ProgressDisplay:
 
     def table(self) -> Table:
         title = f"lower ≤ P(w*) ≤ upper · stops at a proven gap of {self.target:.1e}"
-        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1))
         for name in COLUMNS:
             table.add_column(name, justify="right", no_wrap=True)
         for number in sorted(self.rows)[-ROWS:]:

@@ -1,0 +1,187 @@
+"""The whole path with data and model on a real S3 server, and what happens when the server says no or is gone."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.s3_server import S3Server
+from tests.shell import PROGRAMS, Ran, assert_refused, distdual, environment
+from tests.test_bad_input import storage
+
+CONFIG = """
+[data]
+url = "{data}"
+{data_storage}
+
+[problem]
+kind = "binary"
+bias = 1.0
+
+[solver]
+C = 0.1
+
+[output]
+url = "{model}"
+log = "run.jsonl"
+{model_storage}
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(400, 5)).astype(np.float32)
+    y = np.where(x @ rng.normal(size=5) + 0.3 * rng.normal(size=400) > 0, "yes", "no")
+    np.savez(tmp_path / "source.npz", x=x, y=y)
+    return tmp_path / "source.npz"
+
+
+def credentials(server: S3Server) -> dict[str, str]:
+    return environment(
+        AWS_ACCESS_KEY_ID=server.key, AWS_SECRET_ACCESS_KEY=server.secret, AWS_ENDPOINT_URL=server.endpoint
+    )
+
+
+def inline(server: S3Server) -> str:
+    """The owner's storage options as one TOML line."""
+    told = ", ".join(
+        f"{name} = {json.dumps(value)}" for name, value in server.storage_options.items() if name != "client_kwargs"
+    )
+    return f'storage_options = {{ {told}, client_kwargs = {{ endpoint_url = "{server.endpoint}" }} }}'
+
+
+def done(ran: Ran) -> Ran:
+    assert ran.code == 0, ran
+    return ran
+
+
+def assert_no_secret(server: S3Server, folder: Path, *ran: Ran) -> None:
+    """Neither key nor secret in what was printed, nor in any file of `folder` but those that the test wrote them to."""
+    told = [each.out.encode() + each.err.encode() for each in ran]
+    told += [path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".toml"]
+    for text in told:
+        assert server.key.encode() not in text
+        assert server.secret.encode() not in text
+
+
+@pytest.mark.parametrize("by", ["environment", "storage options"])
+def test_prepare_train_verify_and_predict_on_s3(by: str, s3: S3Server, source: Path, tmp_path: Path) -> None:
+    place = s3.url("end-to-end")
+    data, model, labels = f"{place}/data", f"{place}/model", f"{place}/labels.txt"
+    told, env, line = [], environment(), inline(s3)
+    if by == "environment":
+        env, line = credentials(s3), ""
+    else:
+        (tmp_path / "s3.toml").write_text(storage(s3.storage_options))
+        told = ["--storage-options", "s3.toml"]
+    (tmp_path / "run.toml").write_text(CONFIG.format(data=data, model=model, data_storage=line, model_storage=line))
+
+    def step(*arguments: object) -> Ran:
+        return done(distdual(*arguments, "--json", cwd=tmp_path, env=env))
+
+    prepared = step("prepare", source, data, "--problem", "binary", "--shard-bytes", 2000, "--shuffle", 3, *told)
+    trained = step("train", "run.toml", "--set", "cluster.local={workers=1}")
+    verified = step("verify", model, *told)
+    predicted = step("predict", model, data, "--out", labels, *told)
+
+    assert json.loads(prepared.out)["datasets"][0]["n_shards"] == 4
+    certificate, checked = json.loads(trained.out), json.loads(verified.out)
+    assert certificate["certified"]
+    assert checked["certified"]
+    assert 0 <= checked["gap"] <= 1e-3
+    for bound in ("lower", "upper"):
+        assert checked[bound] == pytest.approx(certificate[bound], rel=1e-9)
+    assert json.loads(predicted.out)["score"]["accuracy"] > 0.85
+    files = s3.files()
+    assert set(files.cat_file(labels).decode().split()) == {"yes", "no"}
+    kept = {name: files.cat_file(name) for name in files.find(model)}
+    assert {name.rpartition("model/")[2] for name in kept} >= {"weights.npy", "model.json", "certificate.json"}
+    for content in kept.values():
+        assert s3.key.encode() not in content
+        assert s3.secret.encode() not in content
+    assert_no_secret(s3, tmp_path, prepared, trained, verified, predicted)
+
+
+def test_wrong_credentials_are_refused_without_being_shown(s3: S3Server, source: Path, tmp_path: Path) -> None:
+    url = s3.url()
+    env = {**credentials(s3), "AWS_SECRET_ACCESS_KEY": "wrong-" + s3.guest_secret}
+    ran = distdual("prepare", source, url, "--problem", "binary", cwd=tmp_path, env=env)
+    assert_refused(ran, url, "no permission", "credentials")
+    assert "wrong-" not in ran.err
+    assert_no_secret(s3, tmp_path, ran)
+    assert not s3.files().exists(url)
+
+
+@pytest.mark.parametrize("command", ["train", "info"])
+def test_a_missing_bucket_is_told_as_such(command: str, s3: S3Server, tmp_path: Path) -> None:
+    url = "s3://no-such-bucket/data"
+    text = CONFIG.format(data=url, model="model", data_storage="", model_storage="")
+    (tmp_path / "run.toml").write_text(text)
+    ran = distdual(command, "run.toml" if command == "train" else url, cwd=tmp_path, env=credentials(s3))
+    assert_refused(ran, "s3://no-such-bucket")
+    assert not (tmp_path / "model").exists()
+    assert_no_secret(s3, tmp_path, ran)
+
+
+@pytest.mark.parametrize("cluster", ["", "[cluster]\nlocal = { workers = 1 }"], ids=["threads", "dask"])
+def test_a_server_that_dies_while_shards_are_read_ends_training(
+    cluster: str, own_s3: S3Server, source: Path, tmp_path: Path
+) -> None:
+    """400 shards, so that the first pass, which reads them, takes seconds."""
+    data, env = own_s3.url(), credentials(own_s3)
+    done(distdual("prepare", source, data, "--problem", "binary", "--shard-bytes", 20, cwd=tmp_path, env=env))
+    text = CONFIG.format(data=data, model="model", data_storage="", model_storage="") + cluster
+    (tmp_path / "run.toml").write_text(text)
+    command = [str(PROGRAMS / "distdual"), "train", "run.toml"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
+    ) as process:
+        try:
+            wait_for_first_line(tmp_path / "run.jsonl", process)
+            own_s3.kill()
+            begin = time.monotonic()
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    ran = Ran(process.returncode, out, err)
+    assert_refused(ran, data, "the storage failed", "is the server up")
+    assert time.monotonic() - begin < 45
+    assert not (tmp_path / "model").exists()
+    assert_no_secret(own_s3, tmp_path, ran)
+
+
+def wait_for_first_line(log: Path, process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + 30
+    while not log.exists() or not log.read_text():
+        assert process.poll() is None, "training ended before the server was killed"
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_model_that_cannot_be_saved_is_an_error(own_s3: S3Server, source: Path, tmp_path: Path) -> None:
+    """The data is local; the server, where the model is to go, dies between the first look at it and the last write."""
+    env, model = credentials(own_s3), own_s3.url("model")
+    done(distdual("prepare", source, "data", "--problem", "binary", "--shard-bytes", 2000, cwd=tmp_path, env=env))
+    text = CONFIG.format(data="data", model=model, data_storage="", model_storage="")
+    (tmp_path / "run.toml").write_text(text)
+    slow = ["--set", "solver.gap=1e-15", "--set", "solver.max_passes=1000000", "--set", "solver.max_seconds=3"]
+    command = [str(PROGRAMS / "distdual"), "train", "run.toml", *slow]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8"
+    ) as process:
+        try:
+            wait_for_first_line(tmp_path / "run.jsonl", process)
+            own_s3.kill()
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 2, err
+    last = err.splitlines()[-1]
+    assert last.startswith(f"distdual: {model}")
+    assert "the storage failed" in last
+    assert "Traceback" not in err
+    assert_no_secret(own_s3, tmp_path, Ran(2, "", err))
