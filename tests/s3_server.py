@@ -80,12 +80,12 @@ class S3Server:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.process = None
+        for name, port in self.ports.items():
+            Path(f"/tmp/seaweedfs-{name}-grpc-{port + GRPC}.sock").unlink(missing_ok=True)
 
     def close(self) -> None:
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
-        for name, port in self.ports.items():
-            Path(f"/tmp/seaweedfs-{name}-grpc-{port + GRPC}.sock").unlink(missing_ok=True)
 
     def _options(self, key: str, secret: str) -> dict[str, Any]:
         return {"key": key, "secret": secret, "client_kwargs": {"endpoint_url": self.endpoint}}
