@@ -1,6 +1,8 @@
 """Where do scans run? In threads of this process, or on a Dask cluster; both keep one contract."""
 
+import asyncio
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
@@ -17,6 +19,7 @@ T = TypeVar("T")
 
 IN_MEMORY = 2 << 30  # bytes of shards that threads of this process keep between passes
 LOST_TRIES = 5  # times that weights lost with their workers are sent again before giving up
+LOST_PAUSE = 0.5  # seconds between two of them
 
 
 class Executor(Protocol):
@@ -107,14 +110,20 @@ class DaskExecutor:
         self._scatter()
 
     def _scatter(self) -> None:
-        self.published = self.client.scatter(self.w, broadcast=True, hash=False)
+        """Send the weights to every worker; one that dies meanwhile must be noticed by the scheduler first."""
+        for left in reversed(range(LOST_TRIES)):
+            try:
+                self.published = self.client.scatter(self.w, broadcast=True, hash=False)
+                return
+            except OSError:
+                if not left:
+                    raise
+                time.sleep(LOST_PAUSE)
 
     def reports(self, scans: Sequence[Scan]) -> Iterator[ShardReport]:
-        by_future: dict[Any, Scan] = {self._submit(scan): scan for scan in scans}
-        for future in self._completed(by_future, self._submit):
-            report: ShardReport = future.result()
+        for _, report in self._results(scans, self._submit):
             if self.loaded is not None and report.shard in self.seen:
-                report = report._replace(bytes_read=0, read_seconds=0.0)
+                report = report._replace(bytes_read=0, read_seconds=0.0)  # noqa: PLW2901
             self.seen.add(report.shard)
             yield report
 
@@ -122,8 +131,7 @@ class DaskExecutor:
         def submit(arguments: tuple[Any, ...]) -> Any:
             return self.client.submit(function, self.source, self.problem, self.published, *arguments, pure=False)
 
-        by_future = {submit(each): each for each in zip(shards, *parts, strict=True)}
-        found = {by_future[future][0]: future.result() for future in self._completed(by_future, submit)}
+        found = {asked[0]: result for asked, result in self._results(list(zip(shards, *parts, strict=True)), submit)}
         return (found[shard] for shard in shards)
 
     def close(self) -> None:
@@ -139,30 +147,46 @@ class DaskExecutor:
         loaded = self.loaded[scan.shard]
         return self.client.submit(scan_shard, self.problem, loaded, self.published, scan, pure=False)
 
-    def _completed(self, by_future: dict[Any, Any], submit: Any) -> Iterator[Any]:
-        """Futures as they end. Weights whose last holder died are scattered again, and their tasks submitted anew."""
-        from distributed import as_completed
+    def _results(self, asked: Sequence[Any], submit: Any) -> Iterator[tuple[Any, Any]]:
+        """What was asked and what came back, as tasks end.
 
+        Weights whose last holder died are scattered again, and their tasks submitted anew. That may happen to a task
+        that has ended, as long as its result has not been fetched.
+        """
+        from distributed import CancelledError, as_completed
+
+        by_future = {submit(each): each for each in asked}
         running = as_completed(list(by_future), loop=self.client.loop, raise_errors=False)
-        tries = 0
+        lost = 0
         for future in running:
-            if future.status != "cancelled":
-                yield future
-                continue
-            tries += 1
-            if tries > LOST_TRIES * len(by_future):
-                raise RuntimeError(f"the weights were lost with their workers {tries} times; is the cluster stable?")
-            self._recover()
-            again = submit(by_future[future])
-            by_future[again] = by_future.pop(future)
-            running.add(again)
+            each = by_future.pop(future)
+            try:
+                result = future.result()
+            except CancelledError:
+                lost += 1
+                if lost > LOST_TRIES * len(asked):
+                    raise RuntimeError(f"weights or results were lost {lost} times; is the cluster stable?") from None
+                self._recover()
+                again = submit(each)
+                by_future[again] = each
+                running.add(again)
+            else:
+                yield each, result
 
     def _recover(self) -> None:
-        if self.published.status == "cancelled":
+        if self._weights_are_lost():
             self.client.wait_for_workers(1, timeout=60)
             self._scatter()
         if self.loaded is not None:
             self.loaded = {s: future for s, future in self.loaded.items() if future.status != "cancelled"}
+
+    def _weights_are_lost(self) -> bool:
+        from distributed import CancelledError
+
+        try:
+            return not any(self.client.who_has(self.published).values())  # the scheduler knows before the future does
+        except CancelledError:
+            return True
 
 
 @contextlib.contextmanager
@@ -189,6 +213,8 @@ def connect(cluster: ClusterConfig) -> Iterator[Any]:
 
     if cluster.scheduler:
         try:
+            with ThreadPoolExecutor(1) as pool:  # the caller may be inside an event loop, as in a notebook
+                pool.submit(asyncio.run, _greet(cluster.scheduler, cluster.timeout)).result()
             client = Client(cluster.scheduler, timeout=cluster.timeout, set_as_default=False)
         except (OSError, ValueError, ImportError) as error:
             raise InputError(
@@ -206,12 +232,22 @@ def connect(cluster: ClusterConfig) -> Iterator[Any]:
             n_workers=local.workers,
             threads_per_worker=local.threads,
             memory_limit=local.memory,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # any free port: two runs on one machine must not collide
             processes=True,
         ) as own,
         Client(own, set_as_default=False) as client,
     ):
         yield client
+
+
+async def _greet(address: str, timeout: float) -> None:
+    """Fail in time: a Client would wait without end for a server that takes the connection and then stays silent."""
+    from distributed import Security
+    from distributed.comm.core import connect as connect_comm
+
+    options = Security().get_connection_args("client")
+    comm = await asyncio.wait_for(connect_comm(address, timeout=timeout, **options), timeout)
+    await comm.close()
 
 
 def _wait_for_worker(client: Any, cluster: ClusterConfig) -> None:
