@@ -1,0 +1,355 @@
+"""Threads and a real Dask cluster keep one contract, also when worker processes are killed."""
+
+import os
+import pickle
+import signal
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import dask.config
+import numpy as np
+import pytest
+
+from distdual.config import ClusterConfig, LocalCluster
+from distdual.data.store import open_dataset
+from distdual.errors import InputError
+from distdual.problems.binary import Binary
+from distdual.workers.executor import DaskExecutor, InlineExecutor, connect, open_executor
+from distdual.workers.scan import Scan, Source, load_and_scan
+from tests.build import CLASSES, examples, write
+from tests.problems.contract import assert_same_constraints
+
+NOTHING = np.empty(0, dtype=np.uint64)
+N_FEATURES = 5
+PROBLEM = Binary(n_features=N_FEATURES, classes=CLASSES)
+W = np.random.default_rng(0).normal(size=N_FEATURES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowBinary(Binary):
+    """Scans that last long enough to be interrupted."""
+
+    def offenders(self, w: Any, shard: Any) -> Any:
+        time.sleep(0.2)
+        return super().offenders(w, shard)
+
+
+SLOW = SlowBinary(n_features=N_FEATURES, classes=CLASSES)
+
+
+@pytest.fixture(scope="module")
+def client():
+    # A LocalCluster gives up a worker that is away both now and 15 s later; here that is the next one to be killed.
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
+        connect(ClusterConfig(local=LocalCluster(workers=2, threads=1, memory="1GiB"))) as connected,
+    ):
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    made = examples(0, 96, N_FEATURES, cost=True)
+    return open_dataset(write(tmp_path_factory.mktemp("executor") / "set", made, n_shards=8))
+
+
+@pytest.fixture(params=["shards kept in memory", "shards read each time"])
+def keep(request) -> bool:
+    return request.param == "shards kept in memory"
+
+
+def scans(dataset, version=0):
+    return [Scan(shard, version, NOTHING) for shard in range(dataset.n_shards)]
+
+
+def expected(dataset, w, version=0, problem=PROBLEM):
+    """What one thread finds, shard by shard."""
+    source = Source(dataset.location, dataset.fingerprint)
+    return [load_and_scan(source, problem, w, scan) for scan in scans(dataset, version)]
+
+
+def assert_same_reports(found, wanted):
+    """Bit for bit, but for what it cost."""
+    found = sorted(found, key=lambda report: report.shard)
+    assert len(found) == len(wanted)
+    for a, b in zip(found, wanted, strict=True):
+        assert a[:5] == b[:5]
+        assert_same_constraints(a.offenders, b.offenders)
+
+
+def shard_and_parts(source, problem, w, shard, first, second):
+    return shard, first, second, float(w[0]), problem.kind
+
+
+def fail_at_shard_2(source, problem, w, shard):
+    if shard == 2:
+        raise InputError("shard 2 is not to its taste")
+    return shard
+
+
+class ExecutorContract:
+    def make(self, dataset: Any, problem: Any, *, keep: bool = True) -> Any:
+        raise NotImplementedError
+
+    def test_every_scan_gives_the_report_of_a_single_thread(self, dataset, keep):
+        executor = self.make(dataset, PROBLEM, keep=keep)
+        for version in range(3):
+            w = W * version
+            executor.publish(version, w)
+            assert_same_reports(executor.reports(scans(dataset, version)), expected(dataset, w, version))
+        executor.close()
+
+    def test_weights_are_those_of_the_moment_they_were_published(self, dataset):
+        executor = self.make(dataset, PROBLEM)
+        w = W.copy()
+        executor.publish(0, w)
+        w[:] = 0.0  # the solver goes on with its own array
+        assert_same_reports(executor.reports(scans(dataset)), expected(dataset, W))
+        executor.close()
+
+    def test_some_of_the_shards_can_be_scanned_in_any_order(self, dataset, keep):
+        executor = self.make(dataset, PROBLEM, keep=keep)
+        executor.publish(0, W)
+        wanted = expected(dataset, W)
+        found = list(executor.reports([scans(dataset)[shard] for shard in (5, 1, 3)]))
+        assert_same_reports(found, [wanted[shard] for shard in (1, 3, 5)])
+        assert list(executor.reports([])) == []
+        executor.close()
+
+    def test_reading_is_paid_for_when_it_happens(self, dataset, keep):
+        executor = self.make(dataset, PROBLEM, keep=keep)
+        costs = []
+        for version in range(2):
+            executor.publish(version, W)
+            costs.append(sum(report.bytes_read for report in executor.reports(scans(dataset, version))))
+        once = sum(report.bytes_read for report in expected(dataset, W))
+        assert costs == [once, 0 if keep else once]
+        executor.close()
+
+    def test_a_function_of_each_shard_comes_back_in_order_with_its_parts(self, dataset):
+        executor = self.make(dataset, PROBLEM)
+        executor.publish(0, W)
+        found = list(executor.map_shards(shard_and_parts, [6, 0, 3], ["a", "b", "c"], [1, 2, 3]))
+        assert found == [(6, "a", 1, W[0], "binary"), (0, "b", 2, W[0], "binary"), (3, "c", 3, W[0], "binary")]
+        executor.close()
+
+    def test_a_function_that_fails_on_one_shard_raises(self, dataset):
+        executor = self.make(dataset, PROBLEM)
+        executor.publish(0, W)
+        with pytest.raises(InputError, match="shard 2 is not to its taste"):
+            list(executor.map_shards(fail_at_shard_2, range(dataset.n_shards)))
+        executor.close()
+
+    def test_a_shard_that_cannot_be_read_raises_and_is_never_an_empty_report(self, tmp_path, keep):
+        folder = tmp_path / "set"
+        dataset = open_dataset(write(folder, examples(0, 40, N_FEATURES), n_shards=4))
+        (folder / "x" / "c" / "2" / "0").unlink()
+        executor = self.make(dataset, PROBLEM, keep=keep)
+        executor.publish(0, W)
+        with pytest.raises(InputError, match=r"shard 2, array 'x': the chunk is missing"):
+            list(executor.reports(scans(dataset)))
+        executor.close()
+
+    def test_a_loss_that_is_not_a_number_raises(self, dataset, keep):
+        executor = self.make(dataset, PROBLEM, keep=keep)
+        executor.publish(0, np.full(N_FEATURES, np.nan))
+        with pytest.raises(InputError, match=r"shard \d, row 0: the loss is nan"):
+            list(executor.reports(scans(dataset)))
+        executor.close()
+
+
+class TestInlineExecutor(ExecutorContract):
+    def make(self, dataset, problem, *, keep=True):
+        executor = InlineExecutor(dataset, problem)
+        executor.shards = {} if keep else None
+        return executor
+
+
+class TestDaskExecutor(ExecutorContract):
+    @pytest.fixture(autouse=True)
+    def connected(self, client):
+        self.client = client
+
+    def make(self, dataset, problem, *, keep=True):
+        executor = DaskExecutor(self.client, dataset, problem)
+        executor.loaded = {} if keep else None
+        return executor
+
+
+def kill(client: Any, n_workers: int) -> None:
+    """kill −9 worker processes of our own cluster; their nannies start new ones."""
+    for pid in list(client.run(os.getpid).values())[:n_workers]:
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("n_killed", [1, 2], ids=["one worker", "all workers"])
+def test_scans_survive_the_death_of(n_killed, client, dataset, keep):
+    """With all workers the scattered weights die, too, and are scattered again."""
+    client.wait_for_workers(2, timeout=30)
+    executor = DaskExecutor(client, dataset, SLOW)
+    executor.loaded = {} if keep else None
+    executor.publish(0, W)
+    running = executor.reports(scans(dataset))
+    found = [next(running)]
+    kill(client, n_killed)
+    found += running
+    assert_same_reports(found, expected(dataset, W))
+    executor.publish(1, 2 * W)
+    assert_same_reports(executor.reports(scans(dataset, 1)), expected(dataset, 2 * W, 1))
+    executor.close()
+    client.wait_for_workers(2, timeout=30)
+
+
+def test_shards_lost_with_their_workers_are_read_again(client, dataset):
+    client.wait_for_workers(2, timeout=30)
+    executor = DaskExecutor(client, dataset, PROBLEM)
+    executor.publish(0, W)
+    list(executor.reports(scans(dataset)))
+    kill(client, 2)
+    executor.publish(1, 2 * W)
+    assert_same_reports(executor.reports(scans(dataset, 1)), expected(dataset, 2 * W, 1))
+    executor.close()
+    client.wait_for_workers(2, timeout=30)
+
+
+def test_verification_survives_the_death_of_all_workers(client, dataset):
+    client.wait_for_workers(2, timeout=30)
+    executor = DaskExecutor(client, dataset, SLOW)
+    executor.publish(0, W)
+    kill(client, 2)
+    numbers = range(dataset.n_shards)
+    assert [found[0] for found in executor.map_shards(shard_and_parts, numbers, numbers, numbers)] == list(numbers)
+    executor.close()
+    client.wait_for_workers(2, timeout=30)
+
+
+class Recorder:
+    """A client that notes what is handed to it."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.scattered: list[Any] = []
+        self.submitted: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.client, name)
+
+    def scatter(self, value: Any, **options: Any) -> Any:
+        self.scattered.append(value)
+        return self.client.scatter(value, **options)
+
+    def submit(self, *args: Any, **options: Any) -> Any:
+        self.submitted.append(args)
+        return self.client.submit(*args, **options)
+
+
+def scattered_weights(dask_scheduler: Any) -> int:
+    """Runs on the scheduler: how many vectors it knows."""
+    return sum(str(key).startswith("ndarray") for key in dask_scheduler.tasks)
+
+
+@pytest.fixture
+def wide(tmp_path):
+    """A data set with so many features that weights in a task would show."""
+    made = examples(0, 16, 4)
+    return open_dataset(write(tmp_path / "wide", made, sparse=True, n_features=100_000))
+
+
+def test_weights_travel_once_a_version_and_worker_and_never_inside_a_task(client, wide, keep):
+    recorder = Recorder(client)
+    problem = Binary(n_features=100_000, classes=CLASSES)
+    executor = DaskExecutor(recorder, wide, problem)
+    executor.loaded = {} if keep else None
+    for version in range(3):
+        executor.publish(version, np.full(100_000, version / 7))
+        assert len(client.who_has(executor.published)[executor.published.key]) == 2
+        for _ in range(2):
+            list(executor.reports(scans(wide, version)))
+    assert len(recorder.scattered) == 3
+    for task in recorder.submitted:
+        assert sum(len(pickle.dumps(part)) for part in task) < 5_000
+    executor.close()
+
+
+def test_old_weights_are_forgotten(client, dataset):
+    executor = DaskExecutor(client, dataset, PROBLEM)
+    for version in range(4):
+        executor.publish(version, W * version)
+        list(executor.reports(scans(dataset, version)))
+    assert eventually(lambda: client.run_on_scheduler(scattered_weights) == 1)
+    executor.close()
+    assert eventually(lambda: client.run_on_scheduler(scattered_weights) == 0)
+
+
+def eventually(holds: Any, seconds: float = 5.0) -> bool:
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_a_data_set_larger_than_the_cluster_is_not_kept(client, dataset, monkeypatch):
+    assert DaskExecutor(client, dataset, PROBLEM).loaded is not None
+    monkeypatch.setattr(type(dataset), "nbytes", 1 << 40)
+    assert DaskExecutor(client, dataset, PROBLEM).loaded is None
+    assert InlineExecutor(dataset, PROBLEM).shards is None
+
+
+@pytest.mark.parametrize("given", ["a client", "no cluster"])
+def test_the_executor_is_the_one_asked_for(given, client, dataset):
+    with open_executor(ClusterConfig(), dataset, PROBLEM, client if given == "a client" else None) as executor:
+        assert isinstance(executor, DaskExecutor if given == "a client" else InlineExecutor)
+        executor.publish(0, W)
+        assert_same_reports(executor.reports(scans(dataset)), expected(dataset, W))
+
+
+def refuse_connection(address: str) -> float:
+    begin = time.monotonic()
+    with (
+        pytest.raises(InputError, match="the scheduler did not answer within 2 s") as error,
+        connect(ClusterConfig(scheduler=address, timeout=2.0)),
+    ):
+        pass
+    assert str(error.value).startswith(address)
+    return time.monotonic() - begin
+
+
+def test_a_scheduler_that_is_not_there_is_an_error_in_time():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused
+        assert refuse_connection(f"tcp://127.0.0.1:{taken.getsockname()[1]}") < 7
+
+
+def test_a_server_that_never_answers_is_an_error_in_time():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        assert refuse_connection(f"tcp://127.0.0.1:{silent.getsockname()[1]}") < 7
+
+
+def test_the_patience_with_a_scheduler_is_well_below_a_quarter_of_a_minute():
+    assert ClusterConfig().timeout <= 10.0
+
+
+@pytest.mark.parametrize("address", ["nonsense", "gopher://127.0.0.1:1", "tcp://no-such-host.invalid:8786"])
+def test_an_address_that_cannot_be_one_is_an_error(address):
+    assert refuse_connection(address) < 7
+
+
+def test_a_scheduler_without_workers_is_an_error():
+    from distributed import LocalCluster as Cluster
+
+    with Cluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0") as empty:
+        address = empty.scheduler_address
+        with (
+            pytest.raises(InputError, match=f"{address}: the scheduler has no workers; start one with `dask worker"),
+            connect(ClusterConfig(scheduler=address, timeout=1.0)),
+        ):
+            pass
+
+
+def test_two_clusters_fit_on_one_machine(client):
+    with connect(ClusterConfig(local=LocalCluster(workers=1, memory="1GiB"))) as second:
+        assert second.submit(sum, [1, 2]).result() == client.submit(sum, [1, 2]).result() == 3
