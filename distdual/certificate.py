@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from distdual.prior import Prior
 from distdual.rows import Floats
 
 
@@ -33,8 +34,10 @@ class Certificate:
         return (self.upper - self.lower) / self.upper if self.upper > 0 else 0.0
 
 
-def upper_bound(w: Floats, version: int, losses: Sequence[ShardLoss], *, C: float, n_shards: int) -> float:
-    """P(w) = 1/2 ||w||² + C Σ loss, from one exact scan of every shard at this version.
+def upper_bound(
+    w: Floats, version: int, losses: Sequence[ShardLoss], *, C: float, n_shards: int, prior: Prior | None = None
+) -> float:
+    """P(w) = R(w) + C Σ loss, R(w) = 1/2 ||w||² without a prior, from one exact scan of every shard at this version.
 
     Summed without rounding, so the order in which workers report does not matter.
     """
@@ -55,4 +58,5 @@ def upper_bound(w: Floats, version: int, losses: Sequence[ShardLoss], *, C: floa
                 f"shard {s.shard} used inexact inference, which can only underestimate P(w); "
                 "report an estimate instead of a certificate."
             )
-    return 0.5 * float(w @ w) + C * math.fsum(s.loss for s in losses)
+    penalty = (prior or Prior(len(w))).penalty(w)
+    return penalty + C * math.fsum(s.loss for s in losses)

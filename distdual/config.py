@@ -16,9 +16,19 @@ from distdual.errors import InputError
 
 T = TypeVar("T")
 
+SCHEDULES = ("gap", "slope", "one-pass", "ratio:R", "reprocess:K", "mine", "batch")
+
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+
+
+def check_pattern(name: str, value: str, choices: Sequence[str]) -> None:
+    """Like check_choice, where a choice such as "idle:N" stands for a word and a positive whole number."""
+    word, colon, number = value.partition(":")
+    fits = any(choice.partition(":")[0] == word and (":" in choice) == bool(colon) for choice in choices)
+    if not fits or (colon and not (number.isascii() and number.isdigit() and int(number) > 0)):
         raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
@@ -57,6 +67,18 @@ class SolverConfig:
     max_seconds: float = math.inf
     """Stop after this time, certified or not."""
 
+    schedule: str = "gap"
+    """When to scan and when to ascend: "gap", "slope", "one-pass", "ratio:R", "reprocess:K", "mine" or "batch"."""
+
+    average: bool = False
+    """With schedule "reprocess:K": offer w̄, the average over process steps, as the model."""
+
+    prune: str = "idle:10"
+    """Which constraints with α = 0 are dropped after a pass: "aggressive" all, "idle:N" those idle for N, "never"."""
+
+    start: str | None = None
+    """A model whose dual to start from, trained on the same data or on its first shards."""
+
     seed: int = 0
     """Decides the order of shards and of ascent steps."""
 
@@ -75,6 +97,38 @@ class SolverConfig:
         if self.seed < 0:
             raise InputError(f"solver.seed must not be negative, got {self.seed}")
         check_choice("solver.mode", self.mode, ["deterministic"])
+        check_pattern("solver.schedule", self.schedule, SCHEDULES)
+        check_pattern("solver.prune", self.prune, ["aggressive", "idle:N", "never"])
+        if self.average and not self.schedule.startswith("reprocess:"):
+            raise InputError(f'solver.average needs the schedule "reprocess:K", got {self.schedule!r}')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorConfig:
+    mean: str | None = None
+    """Where the weights are drawn to: a .npy file or a model folder, for transfer. Default: 0."""
+
+    precision: float | str = 1.0
+    """How strongly: a number, or a .npy file with one number a weight or with a full matrix."""
+
+    nonnegative: list[Any] = field(default_factory=list)
+    """Weights that may not be negative: numbers from 0, or ranges such as "0:10" (without the 10)."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.precision, float) and not 0 < self.precision < math.inf:
+            raise InputError(f"prior.precision must be positive and finite, got {self.precision}")
+        for item in self.nonnegative:
+            index_range(item)
+
+
+def index_range(item: Any) -> range:
+    """Weights named by a number or by "first:last"."""
+    if isinstance(item, int) and not isinstance(item, bool) and item >= 0:
+        return range(item, item + 1)
+    found = re.fullmatch(r"(\d+):(\d+)", item) if isinstance(item, str) else None
+    if found and int(found[1]) < int(found[2]):
+        return range(int(found[1]), int(found[2]))
+    raise InputError(f'prior.nonnegative takes numbers from 0 and ranges such as "0:10", got {item!r}')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +193,7 @@ class Config:
     problem: ProblemConfig
     output: OutputConfig
     solver: SolverConfig = SolverConfig()
+    prior: PriorConfig = PriorConfig()
     cluster: ClusterConfig = ClusterConfig()
 
     def public(self) -> dict[str, Any]:
@@ -229,14 +284,22 @@ def convert(hint: Any, value: Any, source: str, name: str) -> Any:
     if isinstance(hint, types.UnionType):
         if value is None:
             return None
-        (hint,) = [option for option in typing.get_args(hint) if option is not types.NoneType]
+        options = [option for option in typing.get_args(hint) if option is not types.NoneType]
+        hint = str if str in options and isinstance(value, str) else options[0]
     if dataclasses.is_dataclass(hint):
         return parse(cast(type[Any], hint), value, source, name + ".")
     kind = typing.get_origin(hint) or hint
     if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**1023:
         return float(value)
     if (kind is not bool and isinstance(value, bool)) or not isinstance(value, kind):
-        called = {float: "a number", int: "a whole number", str: "a string", bool: "true or false", dict: "a table"}
+        called = {
+            float: "a number",
+            int: "a whole number",
+            str: "a string",
+            bool: "true or false",
+            dict: "a table",
+            list: "a list",
+        }
         raise InputError(f"{source}: {name} must be {called.get(kind, kind.__name__)}, got {shown(name, value)}")
     return value
 

@@ -24,6 +24,12 @@ def kernel(fn: F) -> F:
     return cast(F, jit(fn))
 
 
+def gather_kernel(fn: F) -> F:
+    """Compile a loop over w[indices]. Without "reassoc": SIMD gathers take several times as long as single loads."""
+    jit = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+    return cast(F, jit(fn))
+
+
 def specialise(generic: Callable[..., Any]) -> Callable[[F], F]:
     """Register what `generic` compiles to inside kernels: a function of Numba types that returns the code."""
     return cast(Callable[[F], F], overload(generic, jit_options=cast(Any, FLAGS)))

@@ -3,8 +3,9 @@
 weights.npy        float64 weights, the bias weight last if there is one
 model.json         the problem, C, the data set; written last: a folder without it holds no model
 certificate.json   lower, upper, gap, and the digests of all other files
-dual/              the support constraints: example.npy, key_indptr.npy, key_values.npy, alpha.npy, and
-                   checksum.npy, the checksums of the shards they were found in
+prior/             mean.npy, precision.npy, nonnegative.npy: those that were given
+dual/              the support constraints: example.npy, key_indptr.npy, key_values.npy, alpha.npy; beta.npy, the
+                   multipliers of w_k ≥ 0 under a full prior; and checksum.npy of the shards they were found in
 """
 
 import hashlib
@@ -18,11 +19,18 @@ from numpy.typing import NDArray
 
 from distdual.data.location import Location
 from distdual.errors import InputError
+from distdual.prior import Prior
 from distdual.problems import problem_from
 from distdual.problems.base import Keys, Problem
 from distdual.rows import Floats, Ints
 
 FORMAT = 1
+
+PRIOR: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "mean": (np.float64, (1,)),
+    "precision": (np.float64, (1, 2)),
+    "nonnegative": (np.int64, (1,)),
+}
 
 
 class Dual(NamedTuple):
@@ -31,6 +39,7 @@ class Dual(NamedTuple):
     example: Ints  # ascending
     keys: Keys
     alpha: Floats
+    beta: Floats  # (n_weights,) multipliers of w_k ≥ 0 where the prior's precision is a full matrix, else empty
 
 
 class DataInfo(NamedTuple):
@@ -47,6 +56,7 @@ class Model:
     w: Floats
     problem: Problem
     C: float
+    prior: Prior
     dual: Dual
     data: DataInfo
     certificate: dict[str, Any]  # lower, upper, gap, target, certified, and how training went
@@ -61,8 +71,11 @@ class Model:
             "dual/key_indptr.npy": npy(self.dual.keys.indptr),
             "dual/key_values.npy": npy(self.dual.keys.values),
             "dual/alpha.npy": npy(self.dual.alpha),
+            "dual/beta.npy": npy(self.dual.beta),
             "dual/checksum.npy": npy(self.data.checksum),
         }
+        given = {name: getattr(self.prior, name) for name in PRIOR if getattr(self.prior, name) is not None}
+        files |= {f"prior/{name}.npy": npy(array) for name, array in given.items()}
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
         files["certificate.json"] = to_json({**self.certificate, "sha256": digests})
         files["model.json"] = to_json(
@@ -70,6 +83,7 @@ class Model:
                 "format": FORMAT,
                 "problem": self.problem.describe(),
                 "C": self.C,
+                "prior": list(given),
                 "data": {
                     "url": self.data.url,
                     "fingerprint": self.data.fingerprint,
@@ -107,6 +121,7 @@ def load_model(location: Location) -> Model:
     try:
         problem = problem_from(about["problem"])
         data, C, config = about["data"], float(about["C"]), about["config"]
+        prior = Prior(problem.n_weights, **{name: read_prior(location, name) for name in about["prior"]})
         info = DataInfo(
             data["url"], data["fingerprint"], data["n_examples"], read_npy(location, "dual/checksum.npy", np.uint32)
         )
@@ -122,7 +137,21 @@ def load_model(location: Location) -> Model:
     w = read_npy(location, "weights.npy", np.float64)
     if len(w) != problem.n_weights:
         raise InputError(f"{location}/weights.npy: {len(w)} weights, model.json speaks of {problem.n_weights}")
-    return Model(w, problem, C, Dual(example, keys, alpha), info, read_json(location, "certificate.json"), config)
+    beta = read_npy(location, "dual/beta.npy", np.float64)
+    dual = Dual(example, keys, alpha, beta)
+    return Model(w, problem, C, prior, dual, info, read_json(location, "certificate.json"), config)
+
+
+def read_prior(location: Location, name: str) -> NDArray[Any]:
+    dtype, dimensions = PRIOR[name]
+    return read_npy(location, f"prior/{name}.npy", dtype, dimensions)
+
+
+def split_dual(dual: Dual, first: Ints, shard: int) -> Dual:
+    """The support constraints of one shard's examples."""
+    begin, end = np.searchsorted(dual.example, first[shard : shard + 2])
+    which = slice(int(begin), int(end))
+    return Dual(dual.example[which], dual.keys.take(which), dual.alpha[which], dual.beta[:0])
 
 
 def changed_files(location: Location, certificate: dict[str, Any]) -> list[str]:
@@ -137,15 +166,16 @@ def npy(array: NDArray[Any]) -> bytes:
     return buffer.getvalue()
 
 
-def read_npy(location: Location, name: str, dtype: Any) -> NDArray[Any]:
+def read_npy(location: Location, name: str, dtype: Any, dimensions: tuple[int, ...] = (1,)) -> NDArray[Any]:
     try:
         array = np.load(io.BytesIO(location.read(name)), allow_pickle=False)
     except (ValueError, EOFError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{location}/{name}: not a NumPy array: {error}") from None
-    if array.dtype != dtype or array.ndim != 1:
-        raise InputError(f"{location}/{name}: a flat {np.dtype(dtype)} array is expected, found {array.dtype}")
+    if array.dtype != dtype or array.ndim not in dimensions:
+        shape = "flat" if dimensions == (1,) else "flat or square"
+        raise InputError(f"{location}/{name}: a {shape} {np.dtype(dtype)} array is expected, found {array.dtype}")
     return np.asarray(array)
 
 

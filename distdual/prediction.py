@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from distdual.config import ClusterConfig
 from distdual.data.location import Location
-from distdual.data.store import Dataset, open_dataset, open_once
+from distdual.data.store import Dataset, open_dataset
 from distdual.data.write import label_name
 from distdual.errors import InputError
 from distdual.model import Model, load_model
@@ -57,7 +57,7 @@ def predict_shard(
     source: Source, problem: Problem, w: Floats, shard: int, codes: list[int] | None
 ) -> tuple[NDArray[Any], dict[str, float] | None]:
     """Runs on a worker: predictions of one shard, and sums for the score where its labels are known to the model."""
-    found, _ = open_once(source.location, source.fingerprint).read(shard)
+    found, _ = source.open().read(shard)
     predicted = problem.predict(w, found)
     return predicted, None if codes is None else problem.score(np.array(codes)[found.y], predicted)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.kernel import specialise
+from distdual.kernel import gather_kernel, specialise
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -70,38 +70,52 @@ def inner(rows: Rows, k: int, j: int) -> float:
     return float(rows.values[left][a].astype(np.float64) @ rows.values[right][b])
 
 
-def _is_dense(rows: Any) -> bool:
+def is_dense(rows: Any) -> bool:
     return getattr(rows, "instance_class", None) is DenseRows
+
+
+@gather_kernel
+def csr_dot(indices: Any, values: Singles, begin: int, end: int, w: Floats) -> float:
+    """Σ_j w[indices_j] values_j. Unsigned indices spare Numba's test for negative ones."""
+    total = 0.0
+    for j in range(begin, end):
+        total += values[j] * w[np.uint64(indices[j])]
+    return total
+
+
+@gather_kernel
+def csr_add(indices: Any, values: Singles, begin: int, end: int, scale: float, w: Floats) -> None:
+    """w[indices_j] += scale · values_j."""
+    for j in range(begin, end):
+        w[np.uint64(indices[j])] += scale * values[j]
 
 
 @specialise(dot)
 def _dot(rows: Any, k: Any, w: Any) -> Any:  # noqa: ARG001
     def dense(rows: Any, k: Any, w: Any) -> Any:
+        values = rows.values[k]
         total = 0.0
-        for j in range(rows.values.shape[1]):
-            total += rows.values[k, j] * w[j]
+        for j in range(len(values)):
+            total += values[j] * w[j]
         return total
 
     def csr(rows: Any, k: Any, w: Any) -> Any:
-        total = 0.0
-        for j in range(rows.indptr[k], rows.indptr[k + 1]):
-            total += rows.values[j] * w[rows.indices[j]]
-        return total
+        return csr_dot(rows.indices, rows.values, rows.indptr[k], rows.indptr[k + 1], w)
 
-    return dense if _is_dense(rows) else csr
+    return dense if is_dense(rows) else csr
 
 
 @specialise(add)
 def _add(rows: Any, k: Any, scale: Any, w: Any) -> Any:  # noqa: ARG001
     def dense(rows: Any, k: Any, scale: Any, w: Any) -> Any:
-        for j in range(rows.values.shape[1]):
-            w[j] += scale * rows.values[k, j]
+        values = rows.values[k]
+        for j in range(len(values)):
+            w[j] += scale * values[j]
 
     def csr(rows: Any, k: Any, scale: Any, w: Any) -> Any:
-        for j in range(rows.indptr[k], rows.indptr[k + 1]):
-            w[rows.indices[j]] += scale * rows.values[j]
+        csr_add(rows.indices, rows.values, rows.indptr[k], rows.indptr[k + 1], scale, w)
 
-    return dense if _is_dense(rows) else csr
+    return dense if is_dense(rows) else csr
 
 
 @specialise(norm2)
@@ -118,7 +132,7 @@ def _norm2(rows: Any, k: Any) -> Any:  # noqa: ARG001
             total += np.float64(rows.values[j]) * rows.values[j]
         return total
 
-    return dense if _is_dense(rows) else csr
+    return dense if is_dense(rows) else csr
 
 
 @specialise(inner)
@@ -143,4 +157,4 @@ def _inner(rows: Any, k: Any, j: Any) -> Any:  # noqa: ARG001
                 b += 1
         return total
 
-    return dense if _is_dense(rows) else csr
+    return dense if is_dense(rows) else csr

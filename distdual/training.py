@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from distdual.config import Config, from_table
+from distdual.config import Config, from_table, index_range
 from distdual.coordinator.train import Outcome, Round, Trainer
 from distdual.data.location import Location
 from distdual.data.store import Dataset, open_dataset
-from distdual.model import DataInfo, Dual, Model, claim
+from distdual.hotstart import hot_start
+from distdual.model import DataInfo, Dual, Model, claim, load_model, read_npy
+from distdual.prior import Prior
 from distdual.problems import make_problem
 from distdual.report.runlog import RunLog
+from distdual.rows import Floats
 from distdual.workers.executor import open_executor
 
 
@@ -26,12 +29,15 @@ class Result:
 
 
 def train(
-    config: Config | Mapping[str, Any], client: Any = None, watch: Callable[[Round], None] | None = None
+    config: Config | Mapping[str, Any],
+    client: Any = None,
+    watch: Callable[[Round], None] | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
 ) -> Result:
     """Train, certify and save the model that `config` describes.
 
     `config` is a Config or a table like that of a TOML file; `client` is a Dask client to use instead of [cluster];
-    `watch` is called after every round.
+    `watch` is called after every round; once `interrupted` says so, the run certifies what it has and ends.
     """
     config = config if isinstance(config, Config) else from_table(config)
     output = Location(config.output.url, config.output.storage_options)
@@ -43,6 +49,8 @@ def train(
         n_features=dataset.layout.n_features,
         classes=dataset.classes,
     )
+    prior = prior_of(config, problem.n_weights)
+    start = load_model(Location(config.solver.start, config.data.storage_options)) if config.solver.start else None
     with (
         RunLog(config.output.log) as runlog,
         open_executor(config.cluster, dataset, problem, client) as executor,
@@ -53,11 +61,15 @@ def train(
             if watch:
                 watch(line)
 
-        outcome = Trainer(problem, dataset, executor, config.solver, each_round).run()
+        trainer = Trainer(problem, dataset, executor, config.solver, each_round, prior, interrupted)
+        if start:
+            hot_start(trainer.solver, start, dataset, executor, problem)
+        outcome = trainer.run()
     model = Model(
         outcome.w,
         problem,
         config.solver.C,
+        prior,
         dual_of(outcome),
         DataInfo(config.data.url, dataset.fingerprint, dataset.n_examples, dataset.checksum),
         summarise(outcome, config, dataset),
@@ -71,7 +83,35 @@ def dual_of(outcome: Outcome) -> Dual:
     """The support constraints, sorted by example."""
     cache = outcome.solver.cache
     support = cache.members[cache.alpha.view[cache.members] > 0]
-    return Dual(cache.example.view[support], cache.keys().take(support), cache.alpha.view[support])
+    example = cache.example.view[support]
+    beta = np.zeros(cache.prior.n_weights if cache.prior.full else 0)
+    beta[-1 - example[example < 0]] = cache.alpha.view[support[example < 0]]
+    support = support[example >= 0]
+    return Dual(cache.example.view[support], cache.keys().take(support), cache.alpha.view[support], beta)
+
+
+def prior_of(config: Config, n_weights: int) -> Prior:
+    """The prior that [prior] asks for, its files read."""
+    told, options = config.prior, config.data.storage_options
+    mean = read_weights(told.mean, options) if told.mean else None
+    precision: Floats | None = None
+    if isinstance(told.precision, str):
+        precision = read_array(told.precision, options, (1, 2))
+    elif told.precision != 1.0:
+        precision = np.full(n_weights, told.precision)
+    ranges = [np.arange(found.start, found.stop) for found in map(index_range, told.nonnegative)]
+    nonnegative = np.unique(np.concatenate(ranges)) if ranges else None
+    return Prior(n_weights, mean, precision, nonnegative)
+
+
+def read_weights(url: str, options: Mapping[str, Any]) -> Floats:
+    """The weights of a model folder, or those in a .npy file."""
+    return read_array(url, options, (1,)) if url.endswith(".npy") else load_model(Location(url, options)).w
+
+
+def read_array(url: str, options: Mapping[str, Any], dimensions: tuple[int, ...]) -> Floats:
+    folder, _, name = url.rpartition("/")
+    return read_npy(Location(folder or ".", options), name, np.float64, dimensions)
 
 
 def summarise(outcome: Outcome, config: Config, dataset: Dataset) -> dict[str, Any]:

@@ -12,11 +12,11 @@ import numpy as np
 
 from distdual.certificate import Certificate, ShardLoss, upper_bound
 from distdual.config import ClusterConfig
-from distdual.coordinator.ascent import rebuild
+from distdual.coordinator.ascent import add_rows
 from distdual.data.location import Location
-from distdual.data.store import Dataset, open_dataset, open_once
+from distdual.data.store import Dataset, open_dataset
 from distdual.errors import InputError
-from distdual.model import Dual, Model, changed_files, load_model
+from distdual.model import Dual, Model, changed_files, load_model, split_dual
 from distdual.problems.base import Keys, Problem
 from distdual.rows import Floats, Ints
 from distdual.workers.executor import open_executor
@@ -65,7 +65,7 @@ def verify(
     dataset = open_dataset(place)
     check_shape(claimed, dataset)
     dual, out_of_range = existing(claimed.dual, dataset.n_examples)
-    parts = [split_dual(dual, dataset, s) for s in range(dataset.n_shards)]
+    parts = [split_dual(dual, dataset.first, s) for s in range(dataset.n_shards)]
     with open_executor(cluster or ClusterConfig(), dataset, claimed.problem, client) as executor:
         executor.publish(0, claimed.w)
         shards = range(dataset.n_shards)
@@ -75,6 +75,8 @@ def verify(
         *data_findings(claimed, dataset, [c.shard for c in checks if c.bytes_read < 0]),
         *([f"{folder}/dual names {out_of_range} examples beyond the data set"] if out_of_range else []),
         *dual_findings(folder, checks),
+        *([] if multipliers_are_valid(claimed) else [f"{folder}/dual/beta.npy: β is not feasible"]),
+        *([] if keeps_signs(claimed) else [f"{folder}/weights.npy: a weight is negative that may not be"]),
     ]
     return conclude(claimed, dataset, checks, findings)
 
@@ -91,26 +93,19 @@ def existing(dual: Dual, n_examples: int) -> tuple[Dual, int]:
     """The support constraints that the data set can have, and the number of others."""
     there = (dual.example >= 0) & (dual.example < n_examples)
     order = np.flatnonzero(there)[np.argsort(dual.example[there], kind="stable")]
-    return Dual(dual.example[order], dual.keys.take(order), dual.alpha[order]), int((~there).sum())
+    return Dual(dual.example[order], dual.keys.take(order), dual.alpha[order], dual.beta), int((~there).sum())
 
 
-def split_dual(dual: Dual, dataset: Dataset, shard: int) -> Dual:
-    """The support constraints of one shard's examples."""
-    begin, end = np.searchsorted(dual.example, dataset.first[shard : shard + 2])
-    which = slice(int(begin), int(end))
-    return Dual(dual.example[which], dual.keys.take(which), dual.alpha[which])
-
-
-def check_shard(source: Source, problem: Problem, w: Floats, shard: int, C: float, dual: Dual) -> ShardCheck:
+def check_shard(source: Source | Dataset, problem: Problem, w: Floats, shard: int, C: float, dual: Dual) -> ShardCheck:
     """Runs on a worker: this shard's share of P(w) and of D(α). A changed shard reports bytes_read = −1."""
-    dataset = open_once(source.location, source.fingerprint)
+    dataset = source.open()
     found, n_bytes = dataset.read(shard, check=False)
     costs = problem.costs(found)
     slack = problem.offenders(w, found).slack
     local = dual.example - found.first
     constraints = problem.constraints(found, local, Keys(dual.keys.indptr, dual.keys.values))
     v = np.zeros(problem.n_weights)
-    rebuild(constraints.rows, dual.alpha, v)
+    add_rows(constraints.rows, dual.alpha, v)
     used = np.bincount(local, dual.alpha, minlength=found.n_examples)
     negative = np.bincount(local, dual.alpha < 0, minlength=found.n_examples) > 0
     infeasible = np.flatnonzero((used > C * costs * (1 + FEASIBLE)) | negative | ~np.isfinite(used))
@@ -138,6 +133,17 @@ def data_findings(model: Model, dataset: Dataset, damaged: list[int]) -> list[st
     return [f"{dataset.location}: not the data set the model was trained on: {which}"]
 
 
+def keeps_signs(model: Model) -> bool:
+    return bool((model.w >= model.prior.floor).all())
+
+
+def multipliers_are_valid(model: Model) -> bool:
+    """β ≥ 0, and β_k = 0 where w_k may be negative."""
+    beta = model.dual.beta
+    expected = model.prior.n_weights if model.prior.full else 0
+    return len(beta) == expected and bool((beta >= 0).all()) and not beta[model.prior.floor[: len(beta)] != 0].any()
+
+
 def dual_findings(folder: Location, checks: list[ShardCheck]) -> list[str]:
     infeasible = np.concatenate([check.infeasible for check in checks])
     if not len(infeasible):
@@ -148,10 +154,12 @@ def dual_findings(folder: Location, checks: list[ShardCheck]) -> list[str]:
 def conclude(model: Model, dataset: Dataset, checks: list[ShardCheck], findings: list[str]) -> Verification:
     """Add up, compare with what the folder claims, and decide."""
     losses = [ShardLoss(check.shard, 0, check.loss, check.exact) for check in checks]
-    upper = upper_bound(model.w, 0, losses, C=model.C, n_shards=dataset.n_shards)
+    upper = upper_bound(model.w, 0, losses, C=model.C, n_shards=dataset.n_shards, prior=model.prior)
     v = np.sum([check.v for check in checks], axis=0)
-    feasible = not any(len(check.infeasible) for check in checks)
-    lower = math.fsum(check.margins for check in checks) - 0.5 * float(v @ v) if feasible else 0.0  # D(0) always holds
+    v[: len(model.dual.beta)] += model.dual.beta
+    feasible = not any(len(check.infeasible) for check in checks) and multipliers_are_valid(model)
+    margins = math.fsum(check.margins for check in checks)
+    lower = margins - model.prior.conjugate(v) if feasible else -model.prior.conjugate(0 * v)  # D(0) always holds
     proven = Certificate(lower, upper, 0)
     for name, value in (("lower", lower), ("upper", upper)):
         said = model.certificate.get(name, math.nan)

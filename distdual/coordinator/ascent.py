@@ -1,126 +1,213 @@
 """Coordinate ascent on D(α) over the cached constraints.
 
-D(α) = Σ_k α_k l_k − 1/2 ||w||²,     w = Σ_k α_k x_k,     α ≥ 0,     Σ_{k of i} α_k ≤ C_i
+    D(α) = Σ_k α_k l_k − R*(v),     v = Σ_k α_k x_k,     α ≥ 0,     Σ_{k of i} α_k ≤ C_i
+    g_k  = ∂D/∂α_k = l_k − ⟨w, x_k⟩,     w = ∇R*(v)     (w = v without a prior)
+
+A sweep visits variables in random order, cut into short runs of neighbours so that rows are read from memory in
+order. It returns what it gained, so that the caller can weigh another sweep against a scan.
 """
+
+from typing import Any
 
 import numpy as np
 
+from distdual.coordinator.space import Space, cross, move
 from distdual.kernel import kernel
-from distdual.rows import Floats, Ints, Rows, add, dot, inner
+from distdual.rows import Floats, Ints, Rows, add, dot
+
+RUN = 16  # neighbours visited in a row
 
 
 @kernel
-def ascend_groups(
+def shuffle_runs(n: int, run: int, random: Any) -> Ints:
+    """The first places of ⌈n / run⌉ runs in random order (Fisher-Yates with xorshift64*); advances `random`."""
+    starts = np.arange(0, n, run)
+    for i in range(len(starts) - 1, 0, -1):
+        random[0] ^= random[0] >> np.uint64(12)
+        random[0] ^= random[0] << np.uint64(25)
+        random[0] ^= random[0] >> np.uint64(27)
+        j = np.int64((random[0] * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(33)) % (i + 1)
+        starts[i], starts[j] = starts[j], starts[i]
+    return starts
+
+
+@kernel
+def sweep_single(
+    space: Space,
     rows: Rows,
     margin: Floats,
     alpha: Floats,
-    norm2: Floats,
+    curve: Floats,
+    capacity: Floats,
+    slots: Ints,
+    random: Any,
+    w: Floats,
+    v: Floats,
+    active: Ints,
+) -> tuple[float, float, int]:
+    """One pass over constraints that each have a slack of their own.
+
+        α_k ← clip(α_k + g_k / x_kᵀΛ⁻¹x_k, 0, C_k)                                  (11)-(12)
+
+    Changes alpha, w, v. Returns the gain in D; Σ C_k max(0, g_k), each at the w it was met at, which is UB′ (23)
+    less R(w); and how many slots it wrote to `active`: those that moved or are free. The others sit at a bound with
+    the gradient pointing outwards; a later pass over all slots is the check that they still do.
+    """
+    gain, loss, n_active = 0.0, 0.0, 0
+    for start in shuffle_runs(len(slots), RUN, random):
+        for at in range(start, min(start + RUN, len(slots))):
+            k = slots[at]
+            g = margin[k] - dot(rows, k, w)
+            if g > 0.0 and capacity[k] < np.inf:
+                loss += capacity[k] * g
+            old = alpha[k]
+            if (old == 0.0 and g <= 0.0) or (old == capacity[k] and g >= 0.0):
+                continue
+            active[n_active] = k
+            n_active += 1
+            step = best_step(g, curve[k], -old, capacity[k] - old)
+            if step != 0.0:
+                alpha[k] = capacity[k] if step == capacity[k] - old else max(0.0, old + step)
+                step = alpha[k] - old
+                move(space, rows, k, step, w, v)
+                gain += step * (g - 0.5 * step * curve[k])
+    return gain, loss, n_active
+
+
+@kernel
+def best_step(g: float, curve: float, least: float, most: float) -> float:
+    """clip(g / curve, least, most). A zero row has no curvature: it goes to the bound that g points to."""
+    if curve > 0.0:
+        return min(max(g / curve, least), most)
+    if g > 0.0:
+        return most
+    return least if g < 0.0 else 0.0
+
+
+@kernel
+def sweep_shared(
+    space: Space,
+    rows: Rows,
+    margin: Floats,
+    alpha: Floats,
+    curve: Floats,
+    capacity: Floats,
     members: Ints,
     group_indptr: Ints,
-    capacity: Floats,
+    groups: Ints,
+    random: Any,
     w: Floats,
-    visit: Ints,
-) -> float:
-    """One pass over the groups in `visit`: improve each α alone, or against a partner where the slack is used up.
-
-    Returns Σ_i C_i · max(0, max_k g_k) of the visited groups, each taken at the w it was met at, which is UB′ (23)
-    less 1/2 ||w||²: an estimate that tells when to stop, not a bound. Changes alpha and w.
-    """
-    loss = 0.0
-    for t in range(len(visit)):
-        group = visit[t]
-        begin, end = group_indptr[group], group_indptr[group + 1]
-        if end - begin == 1:
-            worst = ascend_one(rows, members[begin], capacity[group], margin, alpha, norm2, w)
-        else:
-            worst = ascend_shared(rows, members[begin:end], capacity[group], margin, alpha, norm2, w)
-        loss += capacity[group] * max(0.0, worst)
-    return loss
-
-
-@kernel
-def ascend_one(rows: Rows, k: int, most: float, margin: Floats, alpha: Floats, norm2: Floats, w: Floats) -> float:
-    """Maximise D over α_k in [0, most], and return the gradient met.
-
-        g    = ∂D/∂α_k = l_k − ⟨w, x_k⟩                        (11)
-        α_k ← clip(α_k + g / ||x_k||², 0, most)                (12)
-        w   ← w + step · x_k
-
-    Changes alpha[k] and w. A zero row has a constant gradient: α_k goes to the bound that g points to.
-    """
-    g = margin[k] - dot(rows, k, w)
-    old = alpha[k]
-    if (old == 0.0 and g <= 0.0) or (old == most and g >= 0.0):
-        return float(g)
-    best = old + g / norm2[k] if norm2[k] > 0.0 else np.inf * g
-    new = min(max(best, 0.0), most)
-    if new != old:
-        alpha[k] = new
-        add(rows, k, new - old, w)
-    return float(g)
+    v: Floats,
+    active: Ints,
+) -> tuple[float, float, int]:
+    """One pass over groups of constraints that share a slack; `capacity` is per group. See `sweep_single`."""
+    gain, loss, n_active = 0.0, 0.0, 0
+    for at in shuffle_runs(len(groups), 1, random):
+        group = groups[at]
+        slots = members[group_indptr[group] : group_indptr[group + 1]]
+        gained, worst, moved = improve_group(space, rows, margin, alpha, curve, capacity[group], slots, w, v)
+        gain += gained
+        if capacity[group] < np.inf:
+            loss += capacity[group] * worst
+        if moved:
+            active[n_active] = group
+            n_active += 1
+    return gain, loss, n_active
 
 
 @kernel
-def ascend_shared(rows: Rows, slots: Ints, C: float, margin: Floats, alpha: Floats, norm2: Floats, w: Floats) -> float:
-    """Improve each α_k of a group that shares one slack, and return the largest gradient met.
+def improve_group(
+    space: Space,
+    rows: Rows,
+    margin: Floats,
+    alpha: Floats,
+    curve: Floats,
+    C: float,
+    slots: Ints,
+    w: Floats,
+    v: Floats,
+) -> tuple[float, float, bool]:
+    """Improve each α_k of a group alone, then against a partner where the slack is used up.
 
-    Where the slack is used up (Σ α = C) and g_k > 0, α moves from the j with α_j > 0 whose gradient is smallest:
-
-        a = clip((g_k − g_j) / ||x_k − x_j||², 0, α_j),    α_k += a,    α_j −= a        (14)-(15)
+    Returns the gain in D, max(0, max_k g_k) with each g_k as it was met, and whether anything moved.
     """
-    worst = 0.0
-    for s in range(len(slots)):
-        k = slots[s]
-        used = 0.0
-        for other in slots:
-            if other != k:
-                used += alpha[other]
-        g = ascend_one(rows, k, max(0.0, C - used), margin, alpha, norm2, w)
+    gain, worst, moved = 0.0, 0.0, False
+    used = 0.0
+    for k in slots:
+        used += alpha[k]
+    for k in slots:
+        g = margin[k] - dot(rows, k, w)
         worst = max(worst, g)
-        if g > 0.0 and alpha[k] >= C - used and used > 0.0:
-            trade(rows, slots, k, margin, alpha, norm2, w)
-    return worst
+        old = alpha[k]
+        room = max(0.0, C - used)
+        if old == 0.0 and g <= 0.0:
+            continue
+        step = best_step(g, curve[k], -old, room)
+        if step != 0.0:
+            alpha[k] = max(0.0, old + step)
+            step = alpha[k] - old
+            used += step
+            move(space, rows, k, step, w, v)
+            gain += step * (g - 0.5 * step * curve[k])
+            moved = True
+        if step == room and used > alpha[k]:
+            gained = trade(space, rows, margin, alpha, curve, k, slots, w, v)
+            gain += gained
+            moved = moved or gained > 0.0
+    return gain, worst, moved
 
 
 @kernel
-def trade(rows: Rows, slots: Ints, k: int, margin: Floats, alpha: Floats, norm2: Floats, w: Floats) -> None:
-    """Move α to k from the partner with the smallest gradient, as far as D grows."""
+def trade(
+    space: Space,
+    rows: Rows,
+    margin: Floats,
+    alpha: Floats,
+    curve: Floats,
+    k: int,
+    slots: Ints,
+    w: Floats,
+    v: Floats,
+) -> float:
+    """Move α to k from the j with α_j > 0 whose gradient is smallest, as far as D grows; returns the gain.
+
+    a = clip((g_k − g_j) / ||x_k − x_j||², 0, α_j),    α_k += a,    α_j −= a        (14)-(15)
+    """
     g = margin[k] - dot(rows, k, w)
-    partner = -1
-    smallest = g
+    partner, smallest = -1, g
     for j in slots:
         if j != k and alpha[j] > 0.0:
             g_j = margin[j] - dot(rows, j, w)
             if g_j < smallest:
                 partner, smallest = j, g_j
     if partner < 0:
-        return
-    curvature = norm2[k] + norm2[partner] - 2.0 * inner(rows, k, partner)
-    a = alpha[partner]
-    if curvature > 0.0:
-        a = min((g - smallest) / curvature, a)
+        return 0.0
+    bend = max(0.0, curve[k] + curve[partner] - 2.0 * cross(space, rows, k, partner))
+    a = best_step(g - smallest, bend, 0.0, alpha[partner])
     alpha[k] += a
     alpha[partner] -= a
-    add(rows, k, a, w)
-    add(rows, partner, -a, w)
+    move(space, rows, k, a, w, v)
+    move(space, rows, partner, -a, w, v)
+    return float(a * (g - smallest - 0.5 * a * bend))
 
 
 @kernel
-def rebuild(rows: Rows, alpha: Floats, w: Floats) -> None:
-    """w ← Σ_k α_k x_k from nothing, so that rounding does not pile up."""
-    w[:] = 0.0
+def add_rows(rows: Rows, alpha: Floats, v: Floats) -> None:
+    """v ← Σ_k α_k x_k from nothing, so that rounding does not pile up."""
+    v[:] = 0.0
     for k in range(len(alpha)):
         if alpha[k] != 0.0:
-            add(rows, k, alpha[k], w)
+            add(rows, k, alpha[k], v)
 
 
 @kernel
 def cache_loss(rows: Rows, margin: Floats, members: Ints, group_indptr: Ints, capacity: Floats, w: Floats) -> float:
-    """Σ_i C_i · max(0, max_k l_k − ⟨w, x_k⟩) over the cached constraints, all at this w."""
+    """Σ_i C_i · max(0, max_k l_k − ⟨w, x_k⟩) over the cached constraints that have a slack, all at this w."""
     loss = 0.0
     for group in range(len(capacity)):
         worst = 0.0
         for s in range(group_indptr[group], group_indptr[group + 1]):
             worst = max(worst, margin[members[s]] - dot(rows, members[s], w))
-        loss += capacity[group] * worst
+        if capacity[group] < np.inf:
+            loss += capacity[group] * worst
     return loss

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from distdual.coordinator.space import Space, curvature, space_of
 from distdual.kernel import kernel
+from distdual.prior import Prior
 from distdual.problems.base import Constraints, Keys
-from distdual.rows import CsrRows, DenseRows, Floats, Ints, Rows, norm2
-from distdual.workers.scan import Identities, identities
+from distdual.rows import CsrRows, DenseRows, Floats, Ints, Rows, add
+from distdual.workers.scan import Identities, are_new, identities
 
 
 class Growing:
@@ -99,27 +101,35 @@ def ragged_take(indptr: Ints, which: Ints) -> tuple[Ints, Ints]:
 class View(NamedTuple):
     """The arrays of a cache as kernels take them; valid until the cache changes."""
 
+    space: Space
     rows: Rows
     margin: Floats
     alpha: Floats  # changed in place by the ascent
-    norm2: Floats
+    curve: Floats  # x_kᵀ Λ⁻¹ x_k
     members: Ints  # slots, group by group
     group_indptr: Ints  # (n_groups + 1,) into members
     capacity: Floats  # (n_groups,) C_i
+    most: Floats  # (n,) C_i of the group each slot belongs to
 
 
 class ConstraintCache:
-    """The constraints met so far, their α, and the groups that share a slack."""
+    """The constraints met so far, their α, and the groups that share a slack.
 
-    def __init__(self, C: float) -> None:
+    The group of a constraint is its example; negative numbers are groups of their own that belong to no example.
+    """
+
+    def __init__(self, C: float, prior: Prior) -> None:
         self.C = C
+        self.prior = prior
         self.rows: GrowingRows | None = None
         self.example = Growing(np.int64)
         self.cost = Growing(np.float64)
         self.margin = Growing(np.float64)
         self.alpha = Growing(np.float64)
-        self.norm2 = Growing(np.float64)
+        self.curve = Growing(np.float64)
         self.identity = Growing(np.uint64)
+        self.idle = Growing(np.int32)  # scans since α was last above 0
+        self.images = Growing(np.float64, prior.n_weights if prior.full else 0)
         self.key_indptr = Growing(np.int64)
         self.key_indptr.extend(np.zeros(1, dtype=np.int64))
         self.key_values = Growing(np.int32)
@@ -135,22 +145,33 @@ class ConstraintCache:
         return len(self.group_example)
 
     @property
+    def single(self) -> bool:
+        """No two constraints share a slack."""
+        return self.n_groups == len(self)
+
+    @property
     def nbytes(self) -> int:
-        columns = (self.example, self.cost, self.margin, self.alpha, self.norm2, self.identity)
-        flat = sum(column.nbytes for column in (*columns, self.key_indptr, self.key_values))
+        flat = sum(column.nbytes for column in (*self._columns, self.key_indptr, self.key_values))
         return flat + self.members.nbytes + (self.rows.nbytes if self.rows else 0)
+
+    @property
+    def _columns(self) -> list[Growing]:
+        columns = [self.example, self.cost, self.margin, self.alpha, self.curve, self.identity, self.idle]
+        return [*columns, self.images] if self.prior.full else columns
 
     def view(self) -> View:
         assert self.rows is not None
-        capacity = self.C * self.cost.view[self.members[self.group_indptr[:-1]]]
+        most = self.C * self.cost.view
         return View(
+            space_of(self.prior, self.images.view),
             self.rows.view,
             self.margin.view,
             self.alpha.view,
-            self.norm2.view,
+            self.curve.view,
             self.members,
             self.group_indptr,
-            capacity,
+            most[self.members[self.group_indptr[:-1]]],
+            most,
         )
 
     def keys(self) -> Keys:
@@ -166,30 +187,56 @@ class ConstraintCache:
     def insert(self, new: Constraints) -> Ints:
         """Add the constraints that are not here yet, with α = 0, and return their slots."""
         identity = identities(new.example, new.keys)
-        _, once = np.unique(identity, return_index=True)
-        fresh = np.sort(once[~np.isin(identity[once], self._near(new.example))])
-        if len(fresh) < len(identity):
-            new, identity = new.take(fresh), identity[fresh]
+        fresh = are_new(identity, self._near(new.example))
+        if not fresh.all():
+            new, identity = new.take(np.flatnonzero(fresh)), identity[fresh]
         if self.rows is None:
             self.rows = GrowingRows(new.rows)
-        slots = np.arange(len(self), len(self) + len(identity))
+        n = len(identity)
+        slots = np.arange(len(self), len(self) + n)
         self.rows.extend(new.rows)
         self.example.extend(new.example)
         self.cost.extend(new.cost)
         self.margin.extend(new.margin)
-        self.alpha.extend(np.zeros(len(identity)))
-        self.norm2.extend(all_norm2(new.rows, np.empty(len(identity))))
+        self.alpha.extend(np.zeros(n))
         self.identity.extend(identity)
+        self.idle.extend(np.zeros(n, dtype=np.int32))
+        images = self._images(new.rows, n)
+        if self.prior.full:
+            self.images.extend(images)
+        self.curve.extend(all_curvatures(space_of(self.prior, images), new.rows, np.empty(n)))
         self.key_indptr.extend(new.keys.indptr[1:] + self.key_values.size)
         self.key_values.extend(new.keys.values)
         self._index(slots)
         return slots
 
+    def insert_nonnegative(self, like: Rows) -> None:
+        """w_k ≥ 0 as constraints without slack: row e_k, margin 0, infinite capacity, group −1 − k."""
+        at = np.flatnonzero(self.prior.floor == 0.0)
+        n, ones = len(at), np.ones(len(at), dtype=np.float32)
+        if isinstance(like, DenseRows):
+            dense = np.zeros((n, like.values.shape[1]), dtype=np.float32)
+            dense[np.arange(n), at] = ones
+            rows: Rows = DenseRows(dense)
+        else:
+            rows = CsrRows(np.arange(n + 1), at.astype(like.indices.dtype), ones)
+        self.insert(Constraints(-1 - at, np.full(n, np.inf), np.zeros(n), rows, Keys.none(n)))
+
+    def prune(self, idle: int) -> int:
+        """Drop constraints of examples whose α was 0 at the last `idle` calls and is now; returns how many."""
+        count = self.idle.view
+        count[:] = np.where(self.alpha.view > 0, 0, count + 1)
+        stay = (count <= idle) | (self.example.view < 0)
+        dropped = int((~stay).sum())
+        if dropped:
+            self.keep(np.flatnonzero(stay))
+        return dropped
+
     def keep(self, which: Ints) -> None:
         """Drop all constraints but these slots, given in ascending order; slots are numbered anew."""
         assert self.rows is not None
         self.rows.keep(which)
-        for column in (self.example, self.cost, self.margin, self.alpha, self.norm2, self.identity):
+        for column in self._columns:
             column.keep(which)
         at, indptr = ragged_take(self.key_indptr.view, which)
         self.key_values.keep(at)
@@ -197,6 +244,14 @@ class ConstraintCache:
         self.key_indptr.extend(indptr)
         self.members = np.empty(0, dtype=np.int64)
         self._index(np.arange(len(which)))
+
+    def _images(self, rows: Rows, n: int) -> Floats:
+        """Λ⁻¹ x_k of new rows, where Λ is full."""
+        if not self.prior.full:
+            return np.empty((0, 0))
+        dense = np.zeros((n, self.prior.n_weights))
+        unpack(rows, dense)
+        return self.prior.whiten(dense)
 
     def _near(self, example: Ints) -> Identities:
         return self.known(int(example.min()), int(example.max()) + 1) if len(example) else np.empty(0, dtype=np.uint64)
@@ -208,14 +263,21 @@ class ConstraintCache:
         at = np.searchsorted(example[self.members], example[new], side="right")
         self.members = np.insert(self.members, at, new)
         by_group = example[self.members]
-        starts = np.flatnonzero(np.diff(by_group, prepend=-1))
+        starts = np.flatnonzero(np.append(True, by_group[1:] != by_group[:-1])[: len(by_group)])
         self.group_indptr = np.append(starts, len(by_group))
         self.group_example = by_group[starts]
 
 
 @kernel
-def all_norm2(rows: Rows, out: Floats) -> Floats:
-    """out_k = ||x_k||²; fills and returns `out`."""
+def all_curvatures(space: Space, rows: Rows, out: Floats) -> Floats:
+    """out_k = x_kᵀ Λ⁻¹ x_k; fills and returns `out`."""
     for k in range(len(out)):
-        out[k] = norm2(rows, k)
+        out[k] = curvature(space, rows, k)
     return out
+
+
+@kernel
+def unpack(rows: Rows, dense: Floats) -> None:
+    """dense_k ← dense_k + x_k, as float64."""
+    for k in range(len(dense)):
+        add(rows, k, 1.0, dense[k])

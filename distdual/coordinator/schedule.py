@@ -1,20 +1,48 @@
-"""What to do next. Pure: no clock, no network, no random state of its own."""
+"""What to do next. Pure: no clock, no network, no random state of its own.
+
+A schedule says how a pass over the data is cut into rounds, each scanned at one w, and how much ascent follows each.
+"""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-CERTIFY_NEAR = 2.0  # certify once the estimated gap is within this factor of the target
-CERTIFY_EVERY = 4  # and at least every so many passes, whatever the estimate says
+from distdual.rows import Ints
+
+FIRST_PIECE = 1024  # examples scanned for the first w
+NEAR = 0.05  # estimated gap below which a pass is scanned at one w, and so certifies
+MANY = 1000  # sweeps that are as good as "until it has converged"
+
+
+class Piece(NamedTuple):
+    """Examples begin … end − 1 of a shard."""
+
+    shard: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ascent:
+    """How long to work on the cached problem."""
+
+    tolerance: float  # until its gap is at most this …
+    max_sweeps: int  # … or so many sweeps are done …
+    slope: bool = False  # … or, if set, until a sweep gains less per unit of work than the round did, its scan included
+    revisits: int = 0  # instead of sweeps: so many visits to random groups for every new constraint
+    chunk: int = 0  # new constraints between such visits; 0 for all at once
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass over all shards: rounds of shards that are scanned at one w each."""
+    """One pass over all examples: rounds of pieces that are scanned at one w each."""
 
     certify: bool  # a single round, whose losses add up to an upper bound
-    rounds: tuple[tuple[int, ...], ...]
-    tolerance: float  # gap of the cached problem at which to stop ascending after each round
+    rounds: tuple[tuple[Piece, ...], ...]
+    between: Ascent  # after each round but the last
+    last: Ascent
+    prune: bool = False  # drop all constraints with α = 0 after each round, whatever solver.prune says
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +50,21 @@ class Progress:
     """What is known between two passes."""
 
     n_passes: int
-    since_certified: int  # passes since the last that certified
     estimate: float  # of the gap: losses at different weights; infinity before the first pass
     gap: float  # proven; infinity before the first certificate
     seconds: float
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the config asks for."""
+
+    schedule: str
+    target: float
+    max_passes: int
+    max_seconds: float
+    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,31 +74,65 @@ class Stop:
     reason: str
 
 
-def next_step(
-    progress: Progress, *, n_shards: int, target: float, max_passes: int, max_seconds: float, seed: int
-) -> Pass | Stop:
+def next_step(progress: Progress, sizes: Ints, limits: Limits) -> Pass | Stop:
     """Stop when the proven gap is small enough or the budget is spent, else pass over the data again."""
-    if progress.gap <= target:
-        return Stop(f"gap {progress.gap:.2e} is at most the target {target:.2e}")
-    if progress.n_passes >= max_passes:
-        return Stop(f"{max_passes} passes are done")
-    if progress.seconds >= max_seconds:
-        return Stop(f"{max_seconds:g} seconds are over")
+    if progress.gap <= limits.target:
+        return Stop(f"gap {progress.gap:.2e} is at most the target {limits.target:.2e}")
+    if progress.interrupted:
+        return Stop("interrupted")
+    if progress.n_passes >= limits.max_passes:
+        return Stop(f"{limits.max_passes} passes are done")
+    if progress.seconds >= limits.max_seconds:
+        return Stop(f"{limits.max_seconds:g} seconds are over")
+    name, _, number = limits.schedule.partition(":")
+    if name == "one-pass" and progress.n_passes == 1:
+        return Stop("the one pass is done")
+    order = np.random.default_rng([limits.seed, 0, progress.n_passes]).permutation(len(sizes))
+    whole = [Piece(int(s), 0, int(sizes[s])) for s in order]
+    tight = Ascent(0.3 * limits.target, MANY)
+    if name == "batch":
+        return Pass(True, (tuple(whole),), tight, tight)
+    if name == "mine":
+        return Pass(False, cut_rounds(whole, int(sizes.sum()) // 8 + 1), tight, tight, prune=True)
+    if name == "ratio":
+        visits = Ascent(0.0, 0, revisits=int(number))
+        return passing(progress, limits, whole, visits, visits)
+    if name == "reprocess":
+        visits = Ascent(0.0, 0, revisits=int(number), chunk=32)
+        return passing(progress, limits, whole, visits, visits)
+    between, last = after_rounds(progress, limits.target, slope=name == "slope")
+    return passing(progress, limits, whole, between, last)
+
+
+def after_rounds(progress: Progress, target: float, *, slope: bool) -> tuple[Ascent, Ascent]:
+    """Work on the cached problem to a fifth of what is known of the gap: more would perfect what a scan outdates."""
     known = min(progress.estimate, progress.gap)
-    certify = progress.n_passes > 0 and (
-        progress.estimate <= CERTIFY_NEAR * target or progress.since_certified >= CERTIFY_EVERY
-    )
-    order = tuple(int(s) for s in np.random.default_rng([seed, 0, progress.n_passes]).permutation(n_shards))
     tolerance = max(0.3 * target, min(0.1, 0.2 * known))
-    return Pass(certify, (order,) if certify else cut_rounds(order, first=progress.n_passes == 0), tolerance)
+    return Ascent(tolerance, 3, slope), Ascent(tolerance, MANY if slope else 20, slope)
 
 
-def cut_rounds(order: tuple[int, ...], *, first: bool) -> tuple[tuple[int, ...], ...]:
-    """Rounds of an eighth of the shards; the very first rounds are small, so that w soon means something."""
-    most = max(1, len(order) // 8)
-    rounds, begin, size = [], 0, 1 if first else most
-    while begin < len(order):
-        rounds.append(order[begin : begin + size])
-        begin += size
-        size = min(most, 2 * size)
+def passing(progress: Progress, limits: Limits, whole: list[Piece], between: Ascent, last: Ascent) -> Pass:
+    """A first pass in pieces that grow, later ones in eighths until the gap is small, then at one w."""
+    if progress.n_passes and min(progress.estimate, progress.gap) <= max(NEAR, 2 * limits.target):
+        return Pass(True, (tuple(whole),), between, last)
+    n_examples = sum(piece.end for piece in whole)
+    return Pass(False, cut_rounds(whole, n_examples // 8 + 1 if progress.n_passes else FIRST_PIECE), between, last)
+
+
+def cut_rounds(whole: list[Piece], first: int) -> tuple[tuple[Piece, ...], ...]:
+    """Rounds of at least `first` examples, each as many as all before it: the first w comes soon and grows fast."""
+    rounds: list[tuple[Piece, ...]] = []
+    current: list[Piece] = []
+    seen, room = 0, first
+    for piece in whole:
+        begin = piece.begin
+        while begin < piece.end:
+            end = min(piece.end, begin + room)
+            current.append(Piece(piece.shard, begin, end))
+            seen, room, begin = seen + end - begin, room - (end - begin), end
+            if room == 0:
+                rounds.append(tuple(current))
+                current, room = [], max(first, seen)
+    if current:
+        rounds.append(tuple(current))
     return tuple(rounds)

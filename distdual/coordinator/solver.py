@@ -1,72 +1,169 @@
 """What are the best α and w for the constraints met so far? A hot-started maximiser of D(α)."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 
-from distdual.coordinator.ascent import ascend_groups, cache_loss, rebuild
-from distdual.coordinator.cache import ConstraintCache
+from distdual.coordinator.ascent import add_rows, cache_loss, sweep_shared, sweep_single
+from distdual.coordinator.cache import ConstraintCache, View
+from distdual.coordinator.schedule import Ascent
+from distdual.prior import Prior
 from distdual.problems.base import Constraints
 from distdual.rows import Floats, Ints
 
 
-class Solver:
-    """Owns the cache, α and w. α stays feasible and w = Σ α x at all times; D(α) never falls."""
+class Sweep(NamedTuple):
+    gain: float  # in D
+    estimate: float  # of the cached problem's P: UB′ (23) where all groups were visited
+    active: Ints  # what moved or may still move
 
-    def __init__(self, n_weights: int, C: float, seed: int) -> None:
-        self.cache = ConstraintCache(C)
-        self.w: Floats = np.zeros(n_weights)
-        self.lower = 0.0  # D(0)
-        self.n_updates = 0
-        self.random = np.random.default_rng([seed, 1])
+
+class Solver:
+    """Owns the cache, α and w. α stays feasible and w = ∇R*(Σ α x) at all times; D(α) never falls."""
+
+    def __init__(self, C: float, seed: int, prior: Prior) -> None:
+        self.prior = prior
+        self.cache = ConstraintCache(C, prior)
+        self.v: Floats = np.zeros(prior.n_weights)
+        self.w: Floats = prior.weights(self.v)
+        self.average: Floats = np.zeros(prior.n_weights)  # Σ of w over process steps, see `reprocess`
+        self.n_averaged = 0
+        self.updates = 0
+        self.random = np.random.default_rng([seed, 1]).integers(1, 2**63, size=1, dtype=np.uint64)
+        self.sample = np.random.default_rng([seed, 2])
+        self._view: View | None = None
+        self.should_stop: Callable[[], bool] = lambda: False
+        self.lower = self._dual()
 
     def insert(self, constraints: Constraints) -> Ints:
-        """Add constraints and improve the groups they belong to once; returns their slots."""
+        """Add the constraints that are new, and weights that may not be negative with the first; returns the slots."""
+        if not len(self.cache) and self.prior.full and len(constraints.margin):
+            self.cache.insert_nonnegative(constraints.rows)
         slots = self.cache.insert(constraints)
-        if len(slots):
-            touched = np.unique(self.cache.example.view[slots])
-            self._ascend(np.searchsorted(self.cache.group_example, touched))
+        self._view = None
         return slots
 
-    def ascend(self, tolerance: float, max_passes: int) -> float:
-        """Passes over the cache until its own gap is at most `tolerance`; returns that gap, or the last estimate.
+    def process(self, slots: Ints) -> float:
+        """Improve the groups of these constraints once; returns the gain in D."""
+        return self._sweep(self._groups(slots)).gain if len(slots) else 0.0
 
-        The gap of the cached problem steers the work; it says nothing about the examples not cached.
+    def reprocess(self, slots: Ints, plan: Ascent) -> None:
+        """Process new constraints in chunks, each followed by visits to random groups (Usunier et al., Alg. 2)."""
+        for begin in range(0, len(slots), plan.chunk or max(1, len(slots))):
+            chunk = slots[begin : begin + plan.chunk] if plan.chunk else slots
+            self.process(chunk)
+            self._sweep(self.sample.integers(self.cache.n_groups, size=plan.revisits * len(chunk)))
+            self.average += len(chunk) * self.w
+            self.n_averaged += len(chunk)
+
+    def ascend(self, plan: Ascent, gained: float = 0.0, spent: float = 0.0) -> float:
+        """Improve α as `plan` says and return the gap of the cached problem, or an estimate of it.
+
+        Every sweep over all groups is followed by sweeps over those that moved, while these gain more per update than
+        all since the full sweep did. The next full sweep is the check on what was left out. The cached problem's gap
+        steers the work; it says nothing about constraints that are not cached. `gained` and `spent` are the gain and
+        the work of the round so far, in updates: what the slope rule compares with.
         """
         gap = np.inf
-        for _ in range(max_passes if len(self.cache) else 0):
-            estimate = self._ascend(np.arange(self.cache.n_groups))
-            gap = relative_gap(estimate, self._dual())
-            if gap <= tolerance:
+        for _ in range(plan.max_sweeps if len(self.cache) else 0):
+            sweep = self._sweep(np.arange(self.cache.n_groups))
+            gap = relative_gap(sweep.estimate, self._dual())
+            if gap <= plan.tolerance:
                 gap = relative_gap(self.cache_upper(), self._dual())
-                if gap <= tolerance:
+                if gap <= plan.tolerance:
                     break
+            gain, work = self._sweep_active(sweep)
+            gained, spent = gained + gain, spent + work
+            if (plan.slope and gain * spent <= gained * work) or self.should_stop():
+                break
         return gap
 
+    def _sweep_active(self, full: Sweep) -> tuple[float, int]:
+        """Sweeps over what moved in a full sweep, while they pay; returns gain and work, the full sweep included."""
+        gain, work, active = full.gain, self.cache.n_groups, np.sort(full.active)
+        while len(active):
+            sweep = self._sweep(active)
+            gain, work = gain + sweep.gain, work + len(active)
+            if sweep.gain * work <= gain * len(active):
+                break
+            active = np.sort(sweep.active)
+        return gain, work
+
     def bound(self) -> float:
-        """Rebuild w from α and return `lower`: D(α), which holds for the full problem."""
+        """Rebuild v and w from α and return `lower`: D(α), which holds for the full problem."""
         if len(self.cache):
-            view = self.cache.view()
-            rebuild(view.rows, view.alpha, self.w)
+            view = self._arrays()
+            add_rows(view.rows, view.alpha, self.v)
+            self.w[:] = self.prior.weights(self.v)
         self.lower = self._dual()
         return self.lower
 
     def cache_upper(self) -> float:
         """P restricted to the cached constraints: steers the solver, bounds nothing else."""
-        view = self.cache.view()
-        loss = cache_loss(view.rows, view.margin, view.members, view.group_indptr, view.capacity, self.w)
-        return 0.5 * float(self.w @ self.w) + loss
+        view = self._arrays()
+        w = self.prior.feasible(self.w)
+        return self.prior.penalty(w) + cache_loss(
+            view.rows, view.margin, view.members, view.group_indptr, view.capacity, w
+        )
+
+    def start_from(self, constraints: Constraints, alpha: Floats) -> None:
+        """Take over constraints with their α, which the caller has made feasible."""
+        slots = self.insert(constraints)
+        self.cache.alpha.view[slots] = alpha
+        self.bound()
+
+    def candidate(self, *, averaged: bool = False) -> Floats:
+        """The weights to certify: the current ones or w̄, kept feasible."""
+        if averaged and self.n_averaged:
+            return self.prior.feasible(self.average / self.n_averaged)
+        return self.prior.feasible(self.w)
 
     def support(self) -> Ints:
         """The slots with α > 0."""
         return np.flatnonzero(self.cache.alpha.view)
 
-    def _ascend(self, groups: Ints) -> float:
-        """One pass over `groups` in random order; returns UB′ (23)."""
-        loss = ascend_groups(*self.cache.view(), self.w, self.random.permutation(groups))
-        self.n_updates += len(groups)
-        return 0.5 * float(self.w @ self.w) + loss
+    def prune(self, idle: int) -> int:
+        """Drop constraints whose α was 0 at the last `idle` prunings and still is; returns how many."""
+        dropped = self.cache.prune(idle)
+        if dropped:
+            self._view = None
+        return dropped
+
+    def _groups(self, slots: Ints) -> Ints:
+        """What `_sweep` takes for these constraints: slots where no slack is shared, else groups."""
+        if self.cache.single:
+            return slots
+        return np.searchsorted(self.cache.group_example, np.unique(self.cache.example.view[slots]))
+
+    def _arrays(self) -> View:
+        if self._view is None:
+            self._view = self.cache.view()
+        return self._view
+
+    def _sweep(self, chosen: Ints) -> Sweep:
+        """One pass over the chosen groups, which are slots where none is shared."""
+        view = self._arrays()
+        active = np.empty(len(chosen), dtype=np.int64)
+        columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
+        if self.cache.single:
+            found = sweep_single(*columns, view.most, chosen, self.random, self.w, self.v, active)
+        else:
+            groups = (view.capacity, view.members, view.group_indptr, chosen)
+            found = sweep_shared(*columns, *groups, self.random, self.w, self.v, active)
+        gain, loss, n_active = found
+        self.updates += len(chosen)
+        return Sweep(gain, self.prior.penalty(self.w) + loss, active[:n_active])
 
     def _dual(self) -> float:
-        return float(self.cache.margin.view @ self.cache.alpha.view) - 0.5 * float(self.w @ self.w)
+        """D(α) at the v that is kept; only after `bound` is it free of rounding."""
+        linear = float(self.cache.margin.view @ self.cache.alpha.view)
+        if self.prior.plain:
+            return linear - 0.5 * float(self.w @ self.w)
+        if self.prior.full and len(self.cache):
+            view = self._arrays()
+            add_rows(view.rows, view.alpha, self.v)
+        return linear - self.prior.conjugate(self.v)
 
 
 def relative_gap(upper: float, lower: float) -> float:

@@ -13,18 +13,17 @@ import numpy as np
 
 from distdual.certificate import Certificate, ShardLoss, upper_bound
 from distdual.config import SolverConfig
-from distdual.coordinator.schedule import Pass, Progress, Stop, next_step
+from distdual.coordinator.schedule import Ascent, Limits, Pass, Piece, Progress, Stop, next_step
 from distdual.coordinator.solver import Solver, relative_gap
+from distdual.data.memory import MemoryDataset
 from distdual.data.store import Dataset
-from distdual.problems.base import Constraints, Problem
+from distdual.prior import Prior
+from distdual.problems.base import Problem
 from distdual.rows import Floats
 from distdual.workers.executor import Executor
 from distdual.workers.scan import Scan, ShardReport
 
 log = logging.getLogger(__name__)
-
-ROUND_PASSES = 3  # ascent passes after a round at most; more would perfect a w that the next round outdates
-PASS_PASSES = 20  # after the last round of a pass
 
 
 @dataclass(slots=True)
@@ -35,6 +34,7 @@ class Totals:
     rounds: int = 0
     oracle_calls: int = 0
     offenders: int = 0
+    pruned: int = 0
     bytes_read: int = 0
     read_seconds: float = 0.0
     scan_seconds: float = 0.0
@@ -78,10 +78,12 @@ class Trainer:
     """The state of one run."""
 
     problem: Problem
-    dataset: Dataset
+    dataset: Dataset | MemoryDataset
     executor: Executor
     config: SolverConfig
     watch: Callable[[Round], None]
+    prior: Prior | None = None
+    interrupted: Callable[[], bool] = lambda: False
     solver: Solver = field(init=False)
     totals: Totals = field(default_factory=Totals)
     history: list[Round] = field(default_factory=list)
@@ -90,12 +92,13 @@ class Trainer:
     best_w: Floats = field(init=False)
     best_upper: float = np.inf
     best_version: int = -1
-    since_certified: int = 0
     estimate: float = np.inf
 
     def __post_init__(self) -> None:
-        self.solver = Solver(self.problem.n_weights, self.config.C, self.config.seed)
-        self.best_w = self.solver.w.copy()
+        self.prior = self.prior or Prior(self.problem.n_weights)
+        self.solver = Solver(self.config.C, self.config.seed, self.prior)
+        self.solver.should_stop = lambda: self.interrupted() or self._seconds() >= self.config.max_seconds
+        self.best_w = self.solver.candidate()
 
     def run(self) -> Outcome:
         while isinstance(step := self._next(), Pass):
@@ -103,46 +106,44 @@ class Trainer:
         if self._gap() > self.config.gap:
             self._certify_last()
         log.info("stop: %s", step.reason)
-        seconds = time.perf_counter() - self.begin
         certificate = Certificate(self.solver.lower, self.best_upper, self.best_version)
-        return Outcome(self.best_w, certificate, step.reason, seconds, self.history, self.totals, self.solver)
+        return Outcome(self.best_w, certificate, step.reason, self._seconds(), self.history, self.totals, self.solver)
 
     def _next(self) -> Pass | Stop:
-        progress = Progress(
-            self.totals.passes,
-            self.since_certified,
-            self.estimate,
-            self._gap(),
-            time.perf_counter() - self.begin,
-        )
-        return next_step(
-            progress,
-            n_shards=self.dataset.n_shards,
-            target=self.config.gap,
-            max_passes=self.config.max_passes,
-            max_seconds=self.config.max_seconds,
-            seed=self.config.seed,
-        )
+        config = self.config
+        progress = Progress(self.totals.passes, self.estimate, self._gap(), self._seconds(), self.interrupted())
+        limits = Limits(config.schedule, config.gap, config.max_passes, config.max_seconds, config.seed)
+        return next_step(progress, np.diff(self.dataset.first), limits)
 
     def _carry_out(self, plan: Pass) -> None:
         losses: list[ShardLoss] = []
-        for number, shards in enumerate(plan.rounds, start=1):
-            reports = self._scan(shards)
+        for number, pieces in enumerate(plan.rounds, start=1):
+            reports, w = self._scan(pieces, self.solver.candidate())
             losses += [ShardLoss(r.shard, r.version, r.loss, r.exact) for r in reports]
             if plan.certify:
-                self._certify(losses)
+                self._certify(losses, w)
             last = number == len(plan.rounds)
-            self._improve(reports, plan.tolerance, PASS_PASSES if last else ROUND_PASSES)
+            self._improve(reports, plan.last if last else plan.between)
+            if plan.prune:
+                self.totals.pruned += self.solver.prune(0)
             if last:
-                self.totals.passes += 1
-                self.since_certified = 0 if plan.certify else self.since_certified + 1
-                self._estimate(losses)
-            self._record(len(shards), certify=plan.certify)
+                self._end_pass(losses)
+            self._record(len(pieces), certify=plan.certify)
+            if self.solver.should_stop():
+                break
 
-    def _scan(self, shards: tuple[int, ...]) -> list[ShardReport]:
-        """Scan these shards at the current w; reports come back in the order of shards, whoever was first."""
-        self.executor.publish(self.version, self.solver.w)
-        scans = [Scan(s, self.version, self._known(s)) for s in shards]
+    def _end_pass(self, losses: list[ShardLoss]) -> None:
+        self.totals.passes += 1
+        idle = idle_passes(self.config.prune)
+        if idle is not None:
+            self.totals.pruned += self.solver.prune(idle)
+        guess = self.solver.prior.penalty(self.solver.w) + self.config.C * sum(s.loss for s in losses)
+        self.estimate = relative_gap(guess, self.solver.lower)
+
+    def _scan(self, pieces: tuple[Piece, ...], w: Floats) -> tuple[list[ShardReport], Floats]:
+        """Scan these at w; reports come back in the order of shards, whoever was first."""
+        self.executor.publish(self.version, w)
+        scans = [Scan(p.shard, self.version, self._known(p), p.begin, p.end) for p in pieces]
         begin = time.perf_counter()
         reports = sorted(self.executor.reports(scans), key=lambda report: report.shard)
         self.totals.wait_seconds += time.perf_counter() - begin
@@ -153,44 +154,49 @@ class Trainer:
             self.totals.bytes_read += report.bytes_read
             self.totals.read_seconds += report.read_seconds
             self.totals.scan_seconds += report.compute_seconds
-        return reports
+        return reports, w
 
-    def _known(self, shard: int) -> Any:
-        return self.solver.cache.known(int(self.dataset.first[shard]), int(self.dataset.first[shard + 1]))
+    def _known(self, piece: Piece) -> Any:
+        first = int(self.dataset.first[piece.shard])
+        return self.solver.cache.known(first + piece.begin, first + piece.end)
 
-    def _improve(self, reports: list[ShardReport], tolerance: float, max_passes: int) -> None:
+    def _improve(self, reports: list[ShardReport], plan: Ascent) -> None:
         begin = time.perf_counter()
-        found = [report.offenders for report in reports if len(report.offenders.margin)]
-        if found:
-            self.solver.insert(Constraints.join(found))
-        self.solver.ascend(tolerance, max_passes)
+        slots = np.concatenate([self.solver.insert(report.offenders) for report in reports])
+        if plan.revisits:
+            self.solver.reprocess(slots, plan)
+        else:
+            gained = self.solver.process(slots)
+            spent = len(slots) + self.problem.oracle_work * sum(report.n_examples for report in reports)
+            self.solver.ascend(plan, gained, spent)
         self.solver.bound()
         self.version += 1
         self.totals.ascent_seconds += time.perf_counter() - begin
 
-    def _certify(self, losses: list[ShardLoss]) -> None:
-        """An upper bound for the current w; the model to return is the best one seen."""
-        w = self.solver.w
-        upper = upper_bound(w, self.version, losses, C=self.config.C, n_shards=self.dataset.n_shards)
+    def _certify(self, losses: list[ShardLoss], w: Floats) -> None:
+        """An upper bound for these weights; the model to return is the best one seen."""
+        upper = upper_bound(
+            w, self.version, losses, C=self.config.C, n_shards=self.dataset.n_shards, prior=self.solver.prior
+        )
         if upper < self.best_upper:
             self.best_upper, self.best_version, self.best_w = upper, self.version, w.copy()
 
     def _certify_last(self) -> None:
-        """One more scan, so that the last w, too, may be the model; it is not followed by ascent."""
-        reports = self._scan(tuple(range(self.dataset.n_shards)))
-        self._certify([ShardLoss(r.shard, r.version, r.loss, r.exact) for r in reports])
+        """One more scan, so that the last w, or w̄ where that is asked for, may be the model; no ascent follows."""
+        whole = tuple(Piece(s, 0, int(n)) for s, n in enumerate(np.diff(self.dataset.first)))
+        reports, w = self._scan(whole, self.solver.candidate(averaged=self.config.average))
+        self._certify([ShardLoss(r.shard, r.version, r.loss, r.exact) for r in reports], w)
         self._record(self.dataset.n_shards, certify=True)
-
-    def _estimate(self, losses: list[ShardLoss]) -> None:
-        guess = 0.5 * float(self.solver.w @ self.solver.w) + self.config.C * sum(s.loss for s in losses)
-        self.estimate = relative_gap(guess, self.solver.lower)
 
     def _gap(self) -> float:
         return Certificate(self.solver.lower, self.best_upper, 0).gap if self.best_version >= 0 else np.inf
 
+    def _seconds(self) -> float:
+        return time.perf_counter() - self.begin
+
     def _record(self, n_shards: int, *, certify: bool) -> None:
         line = Round(
-            time.perf_counter() - self.begin,
+            self._seconds(),
             self.version,
             n_shards,
             certify,
@@ -218,3 +224,10 @@ class Trainer:
             self.totals.wait_seconds,
         )
         self.watch(line)
+
+
+def idle_passes(policy: str) -> int | None:
+    """After how many passes with α = 0 a constraint is dropped; None for never."""
+    if policy == "never":
+        return None
+    return 0 if policy == "aggressive" else int(policy.partition(":")[2])

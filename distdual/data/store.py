@@ -82,6 +82,13 @@ class Dataset:
     arrays: Mapping[str, Any] = field(repr=False)  # asynchronous Zarr arrays under their names
     store: StrictStore = field(repr=False)
 
+    def open(self) -> "Dataset":
+        return self
+
+    @property
+    def n_features(self) -> int:
+        return self.layout.n_features
+
     @property
     def n_shards(self) -> int:
         return len(self.lengths)

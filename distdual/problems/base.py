@@ -88,6 +88,9 @@ class Problem(ABC):
     exact: ClassVar[bool] = True
     """True if `offenders` finds a global maximiser. Only then is P(w) an upper bound."""
 
+    oracle_work: ClassVar[float] = 0.5
+    """What an oracle call costs, in ascent updates of one row; the slope schedule weighs one against the other."""
+
     n_weights: int
 
     @abstractmethod

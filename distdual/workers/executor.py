@@ -9,6 +9,7 @@ from concurrent.futures import wait as wait_for
 from typing import Any, Protocol, TypeVar
 
 from distdual.config import ClusterConfig
+from distdual.data.memory import MemoryDataset
 from distdual.data.store import Dataset
 from distdual.errors import InputError
 from distdual.problems.base import Problem
@@ -43,8 +44,8 @@ class Executor(Protocol):
 class InlineExecutor:
     """Threads of this process: no cluster to start, no copies. Kernels release the GIL."""
 
-    def __init__(self, dataset: Dataset, problem: Problem, *, threads: int = 2) -> None:
-        self.source = Source(dataset.location, dataset.fingerprint)
+    def __init__(self, dataset: Dataset | MemoryDataset, problem: Problem, *, threads: int = 2) -> None:
+        self.source = dataset
         self.problem = problem
         self.version = -1
         self.w: Floats | None = None

@@ -2,20 +2,32 @@
 
 import time
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.location import Location
 from distdual.data.shard import Shard
-from distdual.data.store import open_once
+from distdual.data.store import Dataset, open_once
 from distdual.errors import InputError
 from distdual.kernel import kernel
 from distdual.problems.base import Constraints, Keys, Problem
-from distdual.rows import Floats, Ints
+from distdual.rows import Bools, Floats, Ints
 
 Identities = NDArray[np.uint64]
+
+
+class Readable(Protocol):
+    """What scans read from: a data set, in storage or in memory."""
+
+    def read(self, number: int, *, check: bool = True) -> tuple[Shard, int]: ...
+
+
+class Openable(Protocol):
+    """What is sent to where scans run."""
+
+    def open(self) -> Readable: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +37,19 @@ class Source:
     location: Location
     fingerprint: str
 
+    def open(self) -> Dataset:
+        return open_once(self.location, self.fingerprint)
+
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Ask for the worst offender of every example in one shard at weights `version`."""
+    """Ask for the worst offender of examples begin … end − 1 of one shard at weights `version`."""
 
     shard: int
     version: int
     known: Identities  # offenders that need not be sent: the coordinator has them
+    begin: int = 0
+    end: int | None = None  # to the last
 
 
 class ShardReport(NamedTuple):
@@ -40,7 +57,7 @@ class ShardReport(NamedTuple):
     version: int
     exact: bool
     n_examples: int
-    loss: float  # Σ_i cost_i ξ_i(w) over the whole shard
+    loss: float  # Σ_i cost_i ξ_i(w) over the examples scanned
     offenders: Constraints  # violated and not known
     bytes_read: int
     read_seconds: float
@@ -55,9 +72,9 @@ class Loaded(NamedTuple):
     read_seconds: float
 
 
-def load_shard(source: Source, number: int) -> Loaded:
+def load_shard(source: Openable, number: int) -> Loaded:
     begin = time.perf_counter()
-    shard, n_bytes = open_once(source.location, source.fingerprint).read(number)
+    shard, n_bytes = source.open().read(number)
     return Loaded(shard, n_bytes, time.perf_counter() - begin)
 
 
@@ -65,6 +82,8 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
     """One loss-augmented inference per example; rows are built only for offenders that are new."""
     begin = time.perf_counter()
     shard = loaded.shard
+    if (scan.begin, scan.end) != (0, None):
+        shard = shard.piece(scan.begin, shard.n_examples if scan.end is None else scan.end)
     found = problem.offenders(w, shard)
     loss = float(problem.costs(shard) @ found.slack)
     if not np.isfinite(loss):
@@ -75,7 +94,7 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
         )
     violated = np.flatnonzero(found.slack > 0)
     keys = found.keys.take(violated)
-    new = ~np.isin(identities(shard.first + violated, keys), scan.known)
+    new = np.flatnonzero(are_new(identities(shard.first + violated, keys), scan.known))
     constraints = problem.constraints(shard, violated[new], keys.take(new))
     return ShardReport(
         shard.number,
@@ -90,7 +109,7 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
     )
 
 
-def load_and_scan(source: Source, problem: Problem, w: Floats, scan: Scan) -> ShardReport:
+def load_and_scan(source: Openable, problem: Problem, w: Floats, scan: Scan) -> ShardReport:
     """For data that does not fit in memory: read, scan, forget."""
     return scan_shard(problem, load_shard(source, scan.shard), w, scan)
 
@@ -100,6 +119,28 @@ def identities(example: Ints, keys: Keys) -> Identities:
     out = np.empty(len(example), dtype=np.uint64)
     mix_identities(example, keys.indptr, keys.values, out)
     return out
+
+
+@kernel
+def are_new(ids: Identities, known: Identities) -> Bools:
+    """True for each of `ids` that is neither known nor met before in `ids`: a hash table, as ids are hashes already."""
+    size = 16
+    while size < 2 * (len(ids) + len(known)):
+        size *= 2
+    mask = np.uint64(size - 1)
+    table = np.zeros(size, dtype=np.uint64)
+    new = np.zeros(len(ids), dtype=np.bool_)
+    for t in range(len(known) + len(ids)):
+        wanted = known[t] if t < len(known) else ids[t - len(known)]
+        wanted = wanted | np.uint64(1)  # 0 marks an empty place
+        at = wanted >> np.uint64(1) & mask
+        while table[at] != 0 and table[at] != wanted:
+            at = (at + np.uint64(1)) & mask
+        if table[at] == 0:
+            table[at] = wanted
+            if t >= len(known):
+                new[t - len(known)] = True
+    return new
 
 
 @kernel
