@@ -83,8 +83,11 @@ def optimum(program: Program, precision: float = 1e-7) -> Optimum:
     quadprog needs a strictly convex program in (w, ξ), so ξ gets a ridge. What error that brings need not be believed:
     P is taken at its w and D at its multipliers, exactly, and their difference is checked here.
     """
+    program = without_free_groups(program)
     rows, margin, group, capacity = program
     n, d = rows.shape
+    if not n:
+        return Optimum(0.0, 0.0, np.zeros(d))
     ridge = np.diag(np.r_[np.ones(d), np.full(len(capacity), 1e-8)])
     of_group = np.eye(len(capacity))[group]
     left = np.vstack([np.hstack([rows, of_group]), np.hstack([np.zeros((len(capacity), d)), np.eye(len(capacity))])])
@@ -92,10 +95,18 @@ def optimum(program: Program, precision: float = 1e-7) -> Optimum:
         ridge, np.r_[np.zeros(d), -capacity], left.T, np.r_[margin, np.zeros(len(capacity))]
     )
     w, alpha = found[:d], np.maximum(multipliers[:n], 0.0)
-    over = np.maximum(used(program, alpha) / np.maximum(capacity, 1e-300), 1.0)
+    over = np.maximum(used(program, alpha) / capacity, 1.0)
     bounds = Optimum(dual(program, alpha / over[group]), primal(program, w), w)
     assert bounds.upper - bounds.lower <= precision * max(bounds.upper, 1e-12), "quadprog did not solve it"
     return bounds
+
+
+def without_free_groups(program: Program) -> Program:
+    """The same program without the slacks that cost nothing."""
+    kept = np.flatnonzero(program.capacity > 0)
+    which = np.isin(program.group, kept)
+    group = np.searchsorted(kept, program.group[which])
+    return Program(program.rows[which], program.margin[which], group, program.capacity[kept])
 
 
 def program_of(constraints: Constraints, n_weights: int, C: float) -> Program:

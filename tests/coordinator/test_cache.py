@@ -1,0 +1,155 @@
+"""The cache holds each constraint once, and finds the ones that share a slack."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distdual.coordinator.cache import ConstraintCache, Growing
+from distdual.problems.base import Keys
+from distdual.workers.scan import identities
+from tests import naive
+from tests.build import compiling, constraints_of
+
+WIDTH = 3
+formats = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+
+
+class NaiveCache:
+    """One dict entry a constraint, in the order of arrival."""
+
+    def __init__(self):
+        self.held = {}
+
+    def insert(self, batch):
+        for example, key in batch:
+            self.held.setdefault((example, key), content_of(example, key))
+
+    def keep(self, slots):
+        names = list(self.held)
+        self.held = {names[slot]: self.held[names[slot]] for slot in slots}
+
+    def groups(self):
+        found = {}
+        for slot, (example, _) in enumerate(self.held):
+            found.setdefault(example, []).append(slot)
+        return dict(sorted(found.items()))
+
+
+def content_of(example, key):
+    """Row, margin and cost that follow from the name, as they do from real data; some entries are zero."""
+    rng = np.random.default_rng([example, key])
+    row = (rng.normal(size=WIDTH) * (rng.random(WIDTH) < 0.6)).astype(np.float32)
+    return row, rng.normal(), 0.5 + example
+
+
+def batch_of(names, *, sparse=False):
+    content = [content_of(*name) for name in names]
+    return constraints_of(
+        np.array([row for row, _, _ in content]).reshape(-1, WIDTH),
+        [margin for _, margin, _ in content],
+        [example for example, _ in names],
+        cost=[cost for _, _, cost in content],
+        keys=[key for _, key in names],
+        sparse=sparse,
+    )
+
+
+def assert_same(cache, wanted):
+    names = list(wanted.held)
+    assert len(cache) == len(names)
+    assert cache.n_groups == len(wanted.groups())
+    if cache.rows is None:
+        return
+    view = cache.view()
+    np.testing.assert_array_equal(cache.example.view, [example for example, _ in names])
+    np.testing.assert_array_equal(cache.keys().values, [key for _, key in names])
+    np.testing.assert_array_equal(np.diff(cache.keys().indptr), np.ones(len(names)))
+    rows = np.array([row for row, _, _ in wanted.held.values()]).reshape(-1, WIDTH)
+    np.testing.assert_array_equal(naive.dense(view.rows, WIDTH), rows)
+    np.testing.assert_allclose(view.norm2, (rows.astype(np.float64) ** 2).sum(axis=1))
+    np.testing.assert_array_equal(view.margin, [margin for _, margin, _ in wanted.held.values()])
+    for group, (example, slots) in enumerate(wanted.groups().items()):
+        begin, end = view.group_indptr[group : group + 2]
+        assert sorted(view.members[begin:end]) == slots
+        assert view.capacity[group] == cache.C * (0.5 + example)
+        assert cache.group_example[group] == example
+
+
+names = st.tuples(st.integers(0, 8), st.integers(0, 3))
+batches = st.lists(st.lists(names, max_size=8), min_size=1, max_size=6)
+
+
+@formats
+@compiling
+@given(given_batches=batches, data=st.data())
+def test_it_holds_what_a_dict_would_hold(sparse, given_batches, data):
+    cache, wanted = ConstraintCache(2.0), NaiveCache()
+    for batch in given_batches:
+        before = len(wanted.held)
+        wanted.insert(batch)
+        slots = cache.insert(batch_of(batch, sparse=sparse))
+        np.testing.assert_array_equal(slots, np.arange(before, len(wanted.held)))
+        assert_same(cache, wanted)
+        if len(cache) and data.draw(st.booleans(), label="drop some"):
+            chosen = data.draw(st.sets(st.integers(0, len(cache) - 1)), label="keep")
+            cache.keep(np.array(sorted(chosen), dtype=np.int64))
+            wanted.keep(sorted(chosen))
+            assert_same(cache, wanted)
+
+
+@compiling
+@given(given_batches=batches, first=st.integers(0, 9), count=st.integers(0, 9))
+def test_what_is_known_of_a_shard_is_what_is_held_of_its_examples(given_batches, first, count):
+    cache, wanted = ConstraintCache(1.0), NaiveCache()
+    for batch in given_batches:
+        cache.insert(batch_of(batch))
+        wanted.insert(batch)
+    held = [name for name in wanted.held if first <= name[0] < first + count]
+    keys = Keys(np.arange(len(held) + 1), np.array([key for _, key in held], dtype=np.int32))
+    expected = identities(np.array([example for example, _ in held], dtype=np.int64), keys)
+    assert sorted(cache.known(first, first + count)) == sorted(expected)
+
+
+@formats
+def test_what_the_ascent_has_found_stays_with_its_constraint(sparse):
+    cache = ConstraintCache(1.0)
+    cache.insert(batch_of([(4, 0), (2, 0), (4, 1)], sparse=sparse))
+    cache.view().alpha[:] = [0.1, 0.2, 0.3]
+    cache.insert(batch_of([(2, 0), (3, 0), (4, 1), (1, 0)], sparse=sparse))
+    np.testing.assert_array_equal(cache.alpha.view, [0.1, 0.2, 0.3, 0.0, 0.0])
+    cache.keep(np.array([1, 2, 4]))
+    np.testing.assert_array_equal(cache.alpha.view, [0.2, 0.3, 0.0])
+    np.testing.assert_array_equal(cache.example.view, [2, 4, 1])
+
+
+def test_it_grows_without_losing_anything():
+    cache, wanted = ConstraintCache(1.0), NaiveCache()
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        batch = [(int(example), int(key)) for example, key in rng.integers(0, 60, size=(40, 2))]
+        cache.insert(batch_of(batch))
+        wanted.insert(batch)
+    assert len(cache) > 900
+    assert_same(cache, wanted)
+
+
+def test_examples_may_come_in_any_order():
+    cache, wanted = ConstraintCache(1.0), NaiveCache()
+    for batch in ([(7, 0)], [(3, 0), (9, 0)], [(3, 1), (0, 0), (7, 1), (3, 2)]):
+        cache.insert(batch_of(batch))
+        wanted.insert(batch)
+        assert_same(cache, wanted)
+
+
+@pytest.mark.parametrize("width", [0, 4], ids=["flat", "with columns"])
+def test_an_array_that_grows_is_the_concatenation_of_its_parts(width):
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=(n, width) if width else n) for n in (0, 1, 5, 0, 40, 3)]
+    growing = Growing(np.float64, width)
+    for part in parts:
+        growing.extend(part)
+    np.testing.assert_array_equal(growing.view, np.concatenate(parts))
+    which = np.array([0, 3, 4, 48])
+    growing.keep(which)
+    np.testing.assert_array_equal(growing.view, np.concatenate(parts)[which])
