@@ -75,6 +75,64 @@ def sweep_single(
 
 
 @kernel
+def climb_single(
+    space: Space,
+    rows: Rows,
+    margin: Floats,
+    alpha: Floats,
+    curve: Floats,
+    capacity: Floats,
+    active: Ints,
+    random: Any,
+    w: Floats,
+    v: Floats,
+    gain: float,
+    work: int,
+) -> tuple[float, int]:
+    """Sweeps over what is active while they gain more per visit than all so far; returns gain and work, summed up."""
+    left = np.empty_like(active)
+    while len(active):
+        gained, _, n = sweep_single(space, rows, margin, alpha, curve, capacity, active, random, w, v, left)
+        gain += gained
+        work += len(active)
+        if gained * work <= gain * len(active):
+            break
+        active, left = left[:n], active
+    return gain, work
+
+
+@kernel
+def climb_shared(
+    space: Space,
+    rows: Rows,
+    margin: Floats,
+    alpha: Floats,
+    curve: Floats,
+    capacity: Floats,
+    members: Ints,
+    group_indptr: Ints,
+    active: Ints,
+    random: Any,
+    w: Floats,
+    v: Floats,
+    gain: float,
+    work: int,
+) -> tuple[float, int]:
+    """The same for groups that share a slack."""
+    left = np.empty_like(active)
+    while len(active):
+        gained, _, n = sweep_shared(
+            space, rows, margin, alpha, curve, capacity, members, group_indptr, active, random, w, v, left
+        )
+        gain += gained
+        work += len(active)
+        if gained * work <= gain * len(active):
+            break
+        active, left = left[:n], active
+    return gain, work
+
+
+@kernel
 def best_step(g: float, curve: float, least: float, most: float) -> float:
     """clip(g / curve, least, most). A zero row has no curvature: it goes to the bound that g points to."""
     if curve > 0.0:

@@ -184,8 +184,13 @@ class ConstraintCache:
         known: Identities = self.identity.view[slots]
         return known
 
-    def insert(self, new: Constraints) -> Ints:
-        """Add the constraints that are not here yet, with α = 0, and return their slots."""
+    def insert(self, *parts: Constraints) -> Ints:
+        """Add the constraints that are not here yet, with α = 0; no two parts share examples. Returns their slots."""
+        slots = np.concatenate([self._append(part) for part in parts])
+        self._index(slots)
+        return slots
+
+    def _append(self, new: Constraints) -> Ints:
         identity = identities(new.example, new.keys)
         fresh = are_new(identity, self._near(new.example))
         if not fresh.all():
@@ -207,7 +212,6 @@ class ConstraintCache:
         self.curve.extend(all_curvatures(space_of(self.prior, images), new.rows, np.empty(n)))
         self.key_indptr.extend(new.keys.indptr[1:] + self.key_values.size)
         self.key_values.extend(new.keys.values)
-        self._index(slots)
         return slots
 
     def insert_nonnegative(self, like: Rows) -> None:

@@ -12,6 +12,8 @@ from distdual.rows import Ints
 
 FIRST_PIECE = 1024  # examples scanned for the first w
 NEAR = 0.05  # estimated gap below which a pass is scanned at one w, and so certifies
+MOST_ROUNDS = 16  # of a later pass
+SLACK = 0.5  # of the target gap that the cached problem may keep
 MANY = 1000  # sweeps that are as good as "until it has converged"
 
 
@@ -52,6 +54,7 @@ class Progress:
     n_passes: int
     estimate: float  # of the gap: losses at different weights; infinity before the first pass
     gap: float  # proven; infinity before the first certificate
+    oracle_sweeps: float  # what a pass of the oracle costs, in ascent sweeps over the cache
     seconds: float
     interrupted: bool = False
 
@@ -89,11 +92,11 @@ def next_step(progress: Progress, sizes: Ints, limits: Limits) -> Pass | Stop:
         return Stop("the one pass is done")
     order = np.random.default_rng([limits.seed, 0, progress.n_passes]).permutation(len(sizes))
     whole = [Piece(int(s), 0, int(sizes[s])) for s in order]
-    tight = Ascent(0.3 * limits.target, MANY)
+    tight = Ascent(SLACK * limits.target, MANY)
     if name == "batch":
         return Pass(True, (tuple(whole),), tight, tight)
     if name == "mine":
-        return Pass(False, cut_rounds(whole, int(sizes.sum()) // 8 + 1), tight, tight, prune=True)
+        return Pass(False, cut_rounds(whole, -(-int(sizes.sum()) // 8), grow=False), tight, tight, prune=True)
     if name == "ratio":
         visits = Ascent(0.0, 0, revisits=int(number))
         return passing(progress, limits, whole, visits, visits)
@@ -106,21 +109,26 @@ def next_step(progress: Progress, sizes: Ints, limits: Limits) -> Pass | Stop:
 
 def after_rounds(progress: Progress, target: float, *, slope: bool) -> tuple[Ascent, Ascent]:
     """Work on the cached problem to a fifth of what is known of the gap: more would perfect what a scan outdates."""
-    known = min(progress.estimate, progress.gap)
-    tolerance = max(0.3 * target, min(0.1, 0.2 * known))
+    if progress.n_passes == 0:
+        return Ascent(0.1, 3, slope), Ascent(max(SLACK * target, 0.03), 3, slope)
+    tolerance = max(SLACK * target, min(0.03, 0.2 * min(progress.estimate, progress.gap)))
     return Ascent(tolerance, 3, slope), Ascent(tolerance, MANY if slope else 20, slope)
 
 
 def passing(progress: Progress, limits: Limits, whole: list[Piece], between: Ascent, last: Ascent) -> Pass:
-    """A first pass in pieces that grow, later ones in eighths until the gap is small, then at one w."""
-    if progress.n_passes and min(progress.estimate, progress.gap) <= max(NEAR, 2 * limits.target):
+    """A first pass in pieces that grow; then as many rounds as sweeps cost no more than the oracle; near, at one w."""
+    if progress.n_passes == 0:
+        return Pass(False, cut_rounds(whole, FIRST_PIECE), between, last)
+    near = min(progress.estimate, progress.gap) <= max(NEAR, 2 * limits.target)
+    n_rounds = 1 if near else min(MOST_ROUNDS, int(progress.oracle_sweeps))
+    if n_rounds <= 1:
         return Pass(True, (tuple(whole),), between, last)
     n_examples = sum(piece.end for piece in whole)
-    return Pass(False, cut_rounds(whole, n_examples // 8 + 1 if progress.n_passes else FIRST_PIECE), between, last)
+    return Pass(False, cut_rounds(whole, -(-n_examples // n_rounds), grow=False), between, last)
 
 
-def cut_rounds(whole: list[Piece], first: int) -> tuple[tuple[Piece, ...], ...]:
-    """Rounds of at least `first` examples, each as many as all before it: the first w comes soon and grows fast."""
+def cut_rounds(whole: list[Piece], first: int, *, grow: bool = True) -> tuple[tuple[Piece, ...], ...]:
+    """Rounds of `first` examples; or, to `grow`, each of as many as all before it: the first w comes soon."""
     rounds: list[tuple[Piece, ...]] = []
     current: list[Piece] = []
     seen, room = 0, first
@@ -132,7 +140,7 @@ def cut_rounds(whole: list[Piece], first: int) -> tuple[tuple[Piece, ...], ...]:
             seen, room, begin = seen + end - begin, room - (end - begin), end
             if room == 0:
                 rounds.append(tuple(current))
-                current, room = [], max(first, seen)
+                current, room = [], max(first, seen) if grow else first
     if current:
         rounds.append(tuple(current))
     return tuple(rounds)

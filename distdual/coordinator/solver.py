@@ -1,11 +1,11 @@
 """What are the best α and w for the constraints met so far? A hot-started maximiser of D(α)."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.coordinator.ascent import add_rows, cache_loss, sweep_shared, sweep_single
+from distdual.coordinator.ascent import add_rows, cache_loss, climb_shared, climb_single, sweep_shared, sweep_single
 from distdual.coordinator.cache import ConstraintCache, View
 from distdual.coordinator.schedule import Ascent
 from distdual.prior import Prior
@@ -36,11 +36,11 @@ class Solver:
         self.should_stop: Callable[[], bool] = lambda: False
         self.lower = self._dual()
 
-    def insert(self, constraints: Constraints) -> Ints:
+    def insert(self, *parts: Constraints) -> Ints:
         """Add the constraints that are new, and weights that may not be negative with the first; returns the slots."""
-        if not len(self.cache) and self.prior.full and len(constraints.margin):
-            self.cache.insert_nonnegative(constraints.rows)
-        slots = self.cache.insert(constraints)
+        if not len(self.cache) and self.prior.full:
+            self.cache.insert_nonnegative(parts[0].rows)
+        slots = self.cache.insert(*parts)
         self._view = None
         return slots
 
@@ -81,13 +81,14 @@ class Solver:
 
     def _sweep_active(self, full: Sweep) -> tuple[float, int]:
         """Sweeps over what moved in a full sweep, while they pay; returns gain and work, the full sweep included."""
-        gain, work, active = full.gain, self.cache.n_groups, np.sort(full.active)
-        while len(active):
-            sweep = self._sweep(active)
-            gain, work = gain + sweep.gain, work + len(active)
-            if sweep.gain * work <= gain * len(active):
-                break
-            active = np.sort(sweep.active)
+        view, n = self._arrays(), self.cache.n_groups
+        columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
+        rest: Any = (full.active, self.random, self.w, self.v, full.gain, n)
+        if self.cache.single:
+            gain, work = climb_single(*columns, view.most, *rest)
+        else:
+            gain, work = climb_shared(*columns, view.capacity, view.members, view.group_indptr, *rest)
+        self.updates += work - n
         return gain, work
 
     def bound(self) -> float:

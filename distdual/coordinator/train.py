@@ -111,7 +111,15 @@ class Trainer:
 
     def _next(self) -> Pass | Stop:
         config = self.config
-        progress = Progress(self.totals.passes, self.estimate, self._gap(), self._seconds(), self.interrupted())
+        oracle = self.problem.oracle_work * self.dataset.n_examples
+        progress = Progress(
+            self.totals.passes,
+            self.estimate,
+            self._gap(),
+            oracle / max(1, len(self.solver.cache)),
+            self._seconds(),
+            self.interrupted(),
+        )
         limits = Limits(config.schedule, config.gap, config.max_passes, config.max_seconds, config.seed)
         return next_step(progress, np.diff(self.dataset.first), limits)
 
@@ -126,11 +134,19 @@ class Trainer:
             self._improve(reports, plan.last if last else plan.between)
             if plan.prune:
                 self.totals.pruned += self.solver.prune(0)
+            if last or self.solver.should_stop():
+                self._bound()
             if last:
                 self._end_pass(losses)
             self._record(len(pieces), certify=plan.certify)
             if self.solver.should_stop():
                 break
+
+    def _bound(self) -> None:
+        """Publish `lower`, from a v that is rebuilt; between passes it stands as it was."""
+        begin = time.perf_counter()
+        self.solver.bound()
+        self.totals.ascent_seconds += time.perf_counter() - begin
 
     def _end_pass(self, losses: list[ShardLoss]) -> None:
         self.totals.passes += 1
@@ -162,14 +178,13 @@ class Trainer:
 
     def _improve(self, reports: list[ShardReport], plan: Ascent) -> None:
         begin = time.perf_counter()
-        slots = np.concatenate([self.solver.insert(report.offenders) for report in reports])
+        slots = self.solver.insert(*(report.offenders for report in reports))
         if plan.revisits:
             self.solver.reprocess(slots, plan)
         else:
             gained = self.solver.process(slots)
             spent = len(slots) + self.problem.oracle_work * sum(report.n_examples for report in reports)
             self.solver.ascend(plan, gained, spent)
-        self.solver.bound()
         self.version += 1
         self.totals.ascent_seconds += time.perf_counter() - begin
 

@@ -149,7 +149,7 @@ def singles(values: NDArray[Any], name: str, row_of: Callable[[int], int]) -> Si
     """The values as finite float32; `row_of` turns the place of a bad one into the number of its row."""
     check_real(values.dtype, name)
     with np.errstate(over="ignore"):
-        single: Singles = values.astype(np.float32, order="C")
+        single: Singles = values.astype(np.float32, order="C", copy=False)
     finite = np.isfinite(single)
     if not finite.all():
         at = int(np.argmin(finite))
