@@ -1,14 +1,11 @@
 """The command line: reads arguments, calls the package, prints. Exit codes: 0 done, 1 not certified, 2 bad input."""
 
-import contextlib
 import io
 import json
 import math
 import os
 import re
-import socket
 import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -34,7 +31,7 @@ paper = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def check_scheduler(_: click.Context, __: click.Parameter, address: str | None) -> str | None:
-    """Dask takes long to say that an address is none."""
+    """Say at once what Dask would say late or not clearly."""
     if address is not None and not ADDRESS.fullmatch(address):
         raise InputError(f"--scheduler {address}: not an address; expected one such as tcp://10.0.0.1:8786")
     return address
@@ -222,7 +219,7 @@ def verify(model: str, data: str | None, scheduler: str | None, storage_file: Pa
 
     storage = storage_options(storage_file)
     place = Location(data, storage) if data else None
-    checked = run(Location(model, storage), place, cluster=cluster_at(scheduler))
+    checked = run(Location(model, storage), place, cluster=ClusterConfig(scheduler=scheduler))
     if as_json:
         emit({**asdict(checked), "model": model})
     else:
@@ -250,7 +247,7 @@ def predict(model: str, data: str, out: str, scheduler: str | None, storage_file
 
     storage = storage_options(storage_file)
     check_output(out)
-    found = run(Location(model, storage), Location(data, storage), cluster=cluster_at(scheduler))
+    found = run(Location(model, storage), Location(data, storage), cluster=ClusterConfig(scheduler=scheduler))
     save_predictions(found.labels, Location(out, storage))
     if as_json:
         emit({"n_examples": len(found.labels), "score": found.score, "out": out})
@@ -262,38 +259,9 @@ def predict(model: str, data: str, out: str, scheduler: str | None, storage_file
 
 
 def with_scheduler(config: Config, scheduler: str | None) -> Config:
-    if scheduler is not None:
-        config = replace(config, cluster=replace(config.cluster, scheduler=scheduler, local=None))
-    check_answer(config.cluster)
-    return config
-
-
-def cluster_at(scheduler: str | None) -> ClusterConfig:
-    cluster = ClusterConfig(scheduler=scheduler)
-    check_answer(cluster)
-    return cluster
-
-
-def check_answer(cluster: ClusterConfig) -> None:
-    """Give up on a server that takes the connection and says nothing: Dask would wait for its greeting for ever.
-
-    A Dask scheduler speaks first. Who cannot be reached at all is left to Dask, which tries again for a while.
-    """
-    parts = ADDRESS.fullmatch(cluster.scheduler or "")
-    if parts is None or parts["protocol"] not in (None, "tcp") or parts["port"] is None:
-        return
-    try:
-        probe = socket.create_connection((parts["host"].strip("[]"), int(parts["port"])), cluster.timeout)
-    except (OSError, OverflowError):
-        return
-    with probe, contextlib.suppress(ConnectionError):
-        try:
-            probe.recv(1)
-        except TimeoutError:
-            raise InputError(
-                f"{cluster.scheduler}: somebody listens, but did not answer within {cluster.timeout:g} s; "
-                "expected a Dask scheduler"
-            ) from None
+    if scheduler is None:
+        return config
+    return replace(config, cluster=replace(config.cluster, scheduler=scheduler, local=None))
 
 
 def storage_options(file: Path | None) -> dict[str, Any]:
@@ -342,7 +310,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; an InputError becomes one sentence and exit code 2."""
     # A task that fails is told once, by the exception; Dask's workers would each log it with a traceback.
     os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")
-    warnings.filterwarnings("ignore", r"\s*Port \d+ is already in use", UserWarning)  # of a dashboard nobody asked for
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without "≤" shows "?"

@@ -1,9 +1,14 @@
 """The whole path with data and model on a real S3 server, and what happens when the server says no or is gone."""
 
+import contextlib
 import json
+import socket
+import socketserver
 import subprocess
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,27 +132,66 @@ def test_a_missing_bucket_is_told_as_such(command: str, s3: S3Server, tmp_path: 
     assert_no_secret(s3, tmp_path, ran)
 
 
+class CountingProxy(socketserver.ThreadingTCPServer):
+    """Passes everything on to the server, and kills it at the Nth GET."""
+
+    daemon_threads = True
+
+    def __init__(self, server: S3Server, kill_at: int) -> None:
+        super().__init__(("127.0.0.1", 0), Forward)
+        self.server, self.left = server, kill_at
+        self.target = ("127.0.0.1", server.ports["s3"])
+        self.lock = threading.Lock()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def count(self, sent: bytes) -> None:
+        with self.lock:
+            if self.left > 0 and sent.startswith(b"GET "):
+                self.left -= 1
+                if not self.left:
+                    self.server.kill()
+
+
+class Forward(socketserver.BaseRequestHandler):
+    server: CountingProxy
+
+    def handle(self) -> None:
+        with contextlib.suppress(OSError), socket.create_connection(self.server.target) as beyond:
+            back = threading.Thread(target=self.pass_on, args=(beyond, self.request), daemon=True)
+            back.start()
+            self.pass_on(self.request, beyond, self.server.count)
+            back.join()
+
+    @staticmethod
+    def pass_on(source: socket.socket, sink: socket.socket, watch: Any = lambda _: None) -> None:
+        with contextlib.suppress(OSError):
+            while part := source.recv(1 << 16):
+                watch(part)
+                sink.sendall(part)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
 @pytest.mark.parametrize("cluster", ["", "[cluster]\nlocal = { workers = 1 }"], ids=["threads", "dask"])
 def test_a_server_that_dies_while_shards_are_read_ends_training(
     cluster: str, own_s3: S3Server, source: Path, tmp_path: Path
 ) -> None:
-    """400 shards, so that the first pass, which reads them, takes seconds."""
+    """Each of the 100 shards takes two GETs, the description of the data set a few: the 60th is one of a shard."""
     data, env = own_s3.url(), credentials(own_s3)
-    done(distdual("prepare", source, data, "--problem", "binary", "--shard-bytes", 20, cwd=tmp_path, env=env))
+    done(distdual("prepare", source, data, "--problem", "binary", "--shard-bytes", 80, cwd=tmp_path, env=env))
     text = CONFIG.format(data=data, model="model", data_storage="", model_storage="") + cluster
     (tmp_path / "run.toml").write_text(text)
-    command = [str(PROGRAMS / "distdual"), "train", "run.toml"]
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
-    ) as process:
-        try:
-            wait_for_first_line(tmp_path / "run.jsonl", process)
-            own_s3.kill()
-            begin = time.monotonic()
-            out, err = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    ran = Ran(process.returncode, out, err)
+    with CountingProxy(own_s3, kill_at=60) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        begin = time.monotonic()
+        through = {**env, "AWS_ENDPOINT_URL": proxy.endpoint}
+        ran = distdual("train", "run.toml", cwd=tmp_path, env=through, timeout=60)
+        proxy.shutdown()
+    assert proxy.left == 0
     assert_refused(ran, data, "the storage failed", "is the server up")
     assert time.monotonic() - begin < 45
     assert not (tmp_path / "model").exists()

