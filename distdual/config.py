@@ -16,7 +16,7 @@ from distdual.errors import InputError
 
 T = TypeVar("T")
 
-SCHEDULES = ("gap", "slope", "one-pass", "ratio:R", "reprocess:K", "mine", "batch")
+SCHEDULES = ("slope", "gap", "one-pass", "ratio:R", "reprocess:K", "mine", "batch")
 
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
@@ -67,8 +67,8 @@ class SolverConfig:
     max_seconds: float = math.inf
     """Stop after this time, certified or not."""
 
-    schedule: str = "gap"
-    """When to scan and when to ascend: "gap", "slope", "one-pass", "ratio:R", "reprocess:K", "mine" or "batch"."""
+    schedule: str = "slope"
+    """When to scan and when to ascend: "slope", "gap", "one-pass", "ratio:R", "reprocess:K", "mine" or "batch"."""
 
     average: bool = False
     """With schedule "reprocess:K": offer w̄, the average over process steps, as the model."""

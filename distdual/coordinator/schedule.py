@@ -12,6 +12,7 @@ from distdual.rows import Ints
 
 FIRST_PIECE = 1024  # examples scanned for the first w
 NEAR = 0.05  # estimated gap below which a pass is scanned at one w, and so certifies
+CERTIFY_EVERY = 4  # passes, at the least
 MOST_ROUNDS = 16  # of a later pass
 SLACK = 0.5  # of the target gap that the cached problem may keep
 MANY = 1000  # sweeps that are as good as "until it has converged"
@@ -96,42 +97,59 @@ def next_step(progress: Progress, sizes: Ints, limits: Limits) -> Pass | Stop:
     if name == "batch":
         return Pass(True, (tuple(whole),), tight, tight)
     if name == "mine":
-        return Pass(False, cut_rounds(whole, -(-int(sizes.sum()) // 8), grow=False), tight, tight, prune=True)
+        eighth = -(-int(sizes.sum()) // 8)
+        certify = is_near(progress, 2 * limits.target)
+        rounds = (tuple(whole),) if certify else cut_rounds(whole, eighth, eighth)
+        return Pass(certify, rounds, tight, tight, prune=True)
     if name == "ratio":
         visits = Ascent(0.0, 0, revisits=int(number))
         return passing(progress, limits, whole, visits, visits)
     if name == "reprocess":
         visits = Ascent(0.0, 0, revisits=int(number), chunk=32)
         return passing(progress, limits, whole, visits, visits)
-    between, last = after_rounds(progress, limits.target, slope=name == "slope")
-    return passing(progress, limits, whole, between, last)
+    if name == "slope":
+        return passing(progress, limits, whole, *by_slope(progress, limits.target))
+    return passing(progress, limits, whole, *by_gap(progress, limits.target))
 
 
-def after_rounds(progress: Progress, target: float, *, slope: bool) -> tuple[Ascent, Ascent]:
-    """Work on the cached problem to a fifth of what is known of the gap: more would perfect what a scan outdates."""
+def by_gap(progress: Progress, target: float) -> tuple[Ascent, Ascent]:
+    """The paper's rule: explore only once the gap of the cached problem is below a tolerance, which gets tighter."""
+    known = min(progress.estimate, progress.gap, 0.02)
+    return Ascent(max(SLACK * target, 0.5 * known), MANY), Ascent(max(SLACK * target, 0.2 * known), MANY)
+
+
+def by_slope(progress: Progress, target: float) -> tuple[Ascent, Ascent]:
+    """The rule of multi-plane Frank-Wolfe: ascend while that gains more per unit of work than the round did."""
     if progress.n_passes == 0:
-        return Ascent(0.1, 3, slope), Ascent(max(SLACK * target, 0.03), 3, slope)
+        return Ascent(0.1, 3, slope=True), Ascent(max(SLACK * target, 0.03), 3, slope=True)
     tolerance = max(SLACK * target, min(0.03, 0.2 * min(progress.estimate, progress.gap)))
-    return Ascent(tolerance, 3, slope), Ascent(tolerance, MANY if slope else 20, slope)
+    return Ascent(tolerance, 3, slope=True), Ascent(tolerance, MANY, slope=True)
 
 
 def passing(progress: Progress, limits: Limits, whole: list[Piece], between: Ascent, last: Ascent) -> Pass:
     """A first pass in pieces that grow; then as many rounds as sweeps cost no more than the oracle; near, at one w."""
+    n_examples = sum(piece.end for piece in whole)
     if progress.n_passes == 0:
-        return Pass(False, cut_rounds(whole, FIRST_PIECE), between, last)
-    near = min(progress.estimate, progress.gap) <= max(NEAR, 2 * limits.target)
+        most = n_examples if between.slope else -(-n_examples // 8)
+        return Pass(False, cut_rounds(whole, FIRST_PIECE, most), between, last)
+    near = is_near(progress, max(NEAR, 2 * limits.target))
     n_rounds = 1 if near else min(MOST_ROUNDS, int(progress.oracle_sweeps))
     if n_rounds <= 1:
         return Pass(True, (tuple(whole),), between, last)
-    n_examples = sum(piece.end for piece in whole)
-    return Pass(False, cut_rounds(whole, -(-n_examples // n_rounds), grow=False), between, last)
+    size = -(-n_examples // n_rounds)
+    return Pass(False, cut_rounds(whole, size, size), between, last)
 
 
-def cut_rounds(whole: list[Piece], first: int, *, grow: bool = True) -> tuple[tuple[Piece, ...], ...]:
-    """Rounds of `first` examples; or, to `grow`, each of as many as all before it: the first w comes soon."""
+def is_near(progress: Progress, gap: float) -> bool:
+    """Whether the gap seems small enough to certify; now and then it is tried whatever the estimate says."""
+    return min(progress.estimate, progress.gap) <= gap or progress.n_passes % CERTIFY_EVERY == CERTIFY_EVERY - 1
+
+
+def cut_rounds(whole: list[Piece], first: int, most: int) -> tuple[tuple[Piece, ...], ...]:
+    """Rounds of `first` examples, then each of as many as all before it, but of at most `most`: w comes soon."""
     rounds: list[tuple[Piece, ...]] = []
     current: list[Piece] = []
-    seen, room = 0, first
+    seen, room = 0, min(first, most)
     for piece in whole:
         begin = piece.begin
         while begin < piece.end:
@@ -140,7 +158,7 @@ def cut_rounds(whole: list[Piece], first: int, *, grow: bool = True) -> tuple[tu
             seen, room, begin = seen + end - begin, room - (end - begin), end
             if room == 0:
                 rounds.append(tuple(current))
-                current, room = [], max(first, seen) if grow else first
+                current, room = [], min(max(first, seen), most)
     if current:
         rounds.append(tuple(current))
     return tuple(rounds)

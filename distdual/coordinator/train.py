@@ -181,6 +181,8 @@ class Trainer:
         slots = self.solver.insert(*(report.offenders for report in reports))
         if plan.revisits:
             self.solver.reprocess(slots, plan)
+            if plan.revisits * len(slots) < self.solver.cache.n_groups:  # little is new: what is old needs the work
+                self.solver.ascend(Ascent(0.0, max_sweeps=1))
         else:
             gained = self.solver.process(slots)
             spent = len(slots) + self.problem.oracle_work * sum(report.n_examples for report in reports)
