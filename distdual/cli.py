@@ -183,16 +183,19 @@ def info(url: str, storage_file: Path | None, as_json: bool) -> int:
 def train(config_file: Path, settings: tuple[str, ...], scheduler: str | None, as_json: bool) -> int:
     """Train a model and certify it.
 
+    Ctrl-C finishes the current step, certifies what there is, saves it and ends with exit code 1.
+
     \b
     Example:
       distdual train configs/binary.toml --set solver.C=0.1
     """
+    from distdual.interrupt import on_interrupt
     from distdual.report.progress import ProgressDisplay
     from distdual.training import train as run
 
     config = with_scheduler(load(config_file, settings), scheduler)
-    with ProgressDisplay(screen, config.solver.gap) as watch:
-        result = run(config, watch=watch)
+    with ProgressDisplay(screen, config.solver.gap) as watch, on_interrupt(screen.print) as interrupted:
+        result = run(config, watch=watch, interrupted=interrupted)
     if as_json:
         emit(result.certificate)
     else:

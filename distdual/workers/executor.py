@@ -12,6 +12,7 @@ from distdual.config import ClusterConfig
 from distdual.data.memory import MemoryDataset
 from distdual.data.store import Dataset
 from distdual.errors import InputError
+from distdual.interrupt import children_ignore_interrupts
 from distdual.problems.base import Problem
 from distdual.rows import Floats
 from distdual.workers.scan import Loaded, Scan, ShardReport, Source, load_and_scan, load_shard, scan_shard
@@ -228,16 +229,15 @@ def connect(cluster: ClusterConfig) -> Iterator[Any]:
         return
     assert cluster.local is not None
     local = cluster.local
-    with (
-        LocalCluster(
+    with children_ignore_interrupts():
+        own = LocalCluster(
             n_workers=local.workers,
             threads_per_worker=local.threads,
             memory_limit=local.memory,
             dashboard_address="127.0.0.1:0",  # any free port: two runs on one machine must not collide
             processes=True,
-        ) as own,
-        Client(own, set_as_default=False) as client,
-    ):
+        )
+    with own, Client(own, set_as_default=False) as client:
         yield client
 
 
