@@ -10,6 +10,7 @@ import numpy as np
 import quadprog
 
 from distdual.data.shard import Shard
+from distdual.prior import Prior
 from distdual.problems.base import Constraints
 from distdual.problems.binary import Binary
 from distdual.rows import DenseRows, Rows
@@ -63,6 +64,33 @@ def weights(program: Program, alpha: Any) -> Any:
     for a, row in zip(alpha, program.rows, strict=True):
         w += a * row
     return w
+
+
+def prior_weights(prior: Prior, v: Any) -> Any:
+    """argmax_w ⟨v, w⟩ − R(w), weight by weight where Λ is diagonal; with a full Λ signs are left to constraints."""
+    if prior.full:
+        return prior.centre + np.linalg.solve(prior.precision, v)
+    w = np.zeros(prior.n_weights)
+    for k in range(prior.n_weights):
+        w[k] = prior.centre[k] + v[k] / (1.0 if prior.precision is None else prior.precision[k])
+        if prior.nonnegative is not None and k in prior.nonnegative:
+            w[k] = max(w[k], 0.0)
+    return w
+
+
+def penalty(prior: Prior, w: Any) -> float:
+    """R(w), summed over all pairs of weights."""
+    off = w - prior.centre
+    matrix = prior.precision if prior.full else np.diag(1 / prior.variance)
+    n = prior.n_weights
+    return 0.5 * sum(float(off[i] * matrix[i, j] * off[j]) for i in range(n) for j in range(n))
+
+
+def dual_under(prior: Prior, program: Program, alpha: Any) -> float:
+    """D(α) = l·α − R*(Σ α x)."""
+    v = weights(program, alpha)
+    w = prior_weights(prior, v)
+    return float(alpha @ program.margin) - (float(v @ w) - penalty(prior, w))
 
 
 def used(program: Program, alpha: Any) -> Any:

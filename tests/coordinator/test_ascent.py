@@ -1,6 +1,8 @@
-"""Every step of the ascent is feasible, keeps w = Σ α x, and never lowers D(α)."""
+"""Every step of the ascent is feasible, keeps w = ∇R*(Σ α x), and never lowers D(α), with and without a prior."""
 
-from typing import NamedTuple
+import itertools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from distdual.coordinator import ascent
 from distdual.coordinator.cache import ConstraintCache, View
+from distdual.prior import Prior
 from tests import naive
 from tests.build import compiling, constraints_of, python_kernels
 
@@ -18,127 +21,176 @@ def kernels(request):
     if request.param == "compiled":
         yield
     else:
-        with python_kernels(ascent.__name__):
+        with python_kernels(ascent.__name__), np.errstate(over="ignore"):  # random numbers are meant to wrap around
             yield
 
 
 formats = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+PRIORS = ["no prior", "a diagonal prior", "a full prior", "no negative weights", "no negative weights and a prior"]
+priors = pytest.mark.parametrize("kind", PRIORS)
+
+
+def make_prior(kind: str, n: int) -> Prior:
+    rng = np.random.default_rng(n)
+    mean, precision, nonnegative = rng.normal(size=n), rng.uniform(0.3, 3.0, n), np.arange(0, n, 2)
+    root = rng.normal(size=(n, n))
+    return {
+        "no prior": Prior(n),
+        "a diagonal prior": Prior(n, mean, precision),
+        "a full prior": Prior(n, mean, root @ root.T + np.eye(n)),
+        "no negative weights": Prior(n, nonnegative=nonnegative),
+        "no negative weights and a prior": Prior(n, mean, precision, nonnegative),
+    }[kind]
 
 
 class State(NamedTuple):
     """A cache in the middle of its ascent, and the same written out."""
 
     program: naive.Program
+    prior: Prior
     view: View
-    w: np.ndarray
+    w: Any
+    v: Any
 
     @property
-    def dual(self):
-        return naive.dual(self.program, self.view.alpha)
+    def dual(self) -> float:
+        return naive.dual_under(self.prior, self.program, self.view.alpha)
 
-    def check(self):
+    @property
+    def gradients(self) -> Any:
+        return self.program.margin - self.program.rows @ self.w
+
+    @property
+    def slip(self) -> float:
+        """What rounding may cost."""
+        return 1e-12 * (1.0 + abs(self.dual) + float(self.w @ self.w))
+
+    def dual_with(self, changes: dict[int, float]) -> float:
+        alpha = self.view.alpha.copy()
+        for k, value in changes.items():
+            alpha[k] = value
+        return naive.dual_under(self.prior, self.program, alpha)
+
+    def check(self) -> None:
         assert naive.is_feasible(self.program, self.view.alpha)
-        np.testing.assert_allclose(self.w, naive.weights(self.program, self.view.alpha), rtol=1e-9, atol=1e-9)
+        expected = naive.prior_weights(self.prior, naive.weights(self.program, self.view.alpha))
+        np.testing.assert_allclose(self.w, expected, rtol=1e-9, atol=1e-9)
 
 
-def state_of(rows, margin, group, alpha, *, C=1.0, cost=None, sparse=False) -> State:
+def state_of(rows, margin, group, alpha, *, cost=None, sparse=False, kind="no prior") -> State:
     constraints = constraints_of(rows, margin, group, cost=cost, sparse=sparse)
-    cache = ConstraintCache(C)
+    prior = make_prior(kind, np.shape(rows)[1])
+    cache = ConstraintCache(1.0, prior)
     cache.insert(constraints)
-    program = naive.program_of(constraints, constraints_of(rows, margin, group).rows.values.shape[1], C)
+    program = naive.program_of(constraints, prior.n_weights, 1.0)
     view = cache.view()
     view.alpha[:] = alpha
-    return State(program, view, naive.weights(program, np.asarray(alpha)))
+    v = naive.weights(program, view.alpha)
+    return State(program, prior, view, naive.prior_weights(prior, v), v)
 
 
-def step_one(state: State, k: int, most: float) -> float:
+def random_numbers() -> Any:
+    return np.array([88172645463325252], dtype=np.uint64)
+
+
+def sweep(state: State, groups: Any = None, *, shared: bool = True) -> tuple[float, float, Any]:
+    """Gain, loss and what is active, of one pass over these groups; where none is shared, groups are slots."""
     view = state.view
-    return ascent.ascend_one(view.rows, k, most, view.margin, view.alpha, view.norm2, state.w)
+    chosen = np.arange(len(view.capacity)) if groups is None else np.asarray(groups, dtype=np.int64)
+    columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
+    active = np.empty(len(chosen), dtype=np.int64)
+    if shared:
+        places = (view.capacity, view.members, view.group_indptr, chosen)
+        gain, loss, n = ascent.sweep_shared(*columns, *places, random_numbers(), state.w, state.v, active)
+    else:
+        gain, loss, n = ascent.sweep_single(*columns, view.most, chosen, random_numbers(), state.w, state.v, active)
+    return gain, loss, active[:n]
 
 
-def step_shared(state: State, group: int) -> float:
+def trade(state: State, k: int) -> float:
+    """All constraints are in one group."""
     view = state.view
-    slots = view.members[view.group_indptr[group] : view.group_indptr[group + 1]]
-    return ascent.ascend_shared(view.rows, slots, view.capacity[group], view.margin, view.alpha, view.norm2, state.w)
-
-
-def step_trade(state: State, k: int) -> None:
-    """Slack group 0 holds all constraints."""
-    view = state.view
-    ascent.trade(view.rows, view.members, k, view.margin, view.alpha, view.norm2, state.w)
-
-
-def one_pass(state: State, visit) -> float:
-    return ascent.ascend_groups(*state.view, state.w, np.asarray(visit, dtype=np.int64))
-
-
-def dual_with(state: State, changes: dict[int, float]) -> float:
-    alpha = state.view.alpha.copy()
-    for k, value in changes.items():
-        alpha[k] = value
-    return naive.dual(state.program, alpha)
+    columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
+    return ascent.trade(*columns, k, view.members, state.w, state.v)
 
 
 ROWS = [[1.0, 0.0], [1.0, 2.0], [0.0, 0.0]]
 
 
+def every(**choices: Any) -> Iterator[dict[str, Any]]:
+    """All combinations of the choices."""
+    for values in itertools.product(*choices.values()):
+        yield dict(zip(choices, values, strict=True))
+
+
 @formats
-@pytest.mark.parametrize("most", [0.0, 0.1, 0.5, 10.0], ids=lambda most: f"at most {most}")
-@pytest.mark.parametrize(
-    "start", [[0.2, 0.1, 0.1], [3.0, 0.1, 0.0], [0.0, 0.0, 0.0]], ids=["climbs", "falls back", "starts"]
-)
+@pytest.mark.parametrize("kind", PRIORS[:3])
+@pytest.mark.parametrize("shared", [False, True], ids=["alone", "as a group of one"])
 @pytest.mark.parametrize("k", [0, 1, 2], ids=["a short row", "a long row", "a zero row"])
-@pytest.mark.parametrize("margin", [1.0, 0.0, -1.0], ids=["margin 1", "margin 0", "margin -1"])
-def test_one_step_is_the_best_feasible_step(sparse, most, start, k, margin):
-    state = state_of(ROWS, [margin, 1.5 * margin, margin], [0, 1, 2], start, C=10.0, sparse=sparse)
-    best = max(dual_with(state, {k: a}) for a in np.linspace(0.0, most, 201))
-    gradient = margin * (1.5 if k == 1 else 1.0) - float(state.program.rows[k] @ state.w)
+def test_one_step_is_the_best_feasible_step(sparse, kind, shared, k):
+    for case in every(most=[0.0, 0.1, 10.0], start=[0.0, 0.5, 1.0], margin=[1.0, 0.0, -1.0]):
+        most = case["most"]
+        cost, alpha = [5.0, 5.0, 5.0], [0.1, 0.1, 0.1]
+        cost[k], alpha[k] = most, case["start"] * most
+        state = state_of(ROWS, [case["margin"]] * 3, [0, 1, 2], alpha, cost=cost, sparse=sparse, kind=kind)
+        before, gradient = state.dual, state.gradients[k]
+        best = max(state.dual_with({k: a}) for a in np.linspace(0.0, most, 51))
 
-    met = step_one(state, k, most)
+        gain, loss, _ = sweep(state, [k], shared=shared)
 
-    assert met == pytest.approx(gradient)
-    assert 0.0 <= state.view.alpha[k] <= most
-    assert state.dual >= best - 1e-12
-    state.check()
+        assert loss == pytest.approx(most * max(0.0, gradient)), case
+        assert gain == pytest.approx(state.dual - before, abs=1e-12), case
+        assert 0.0 <= state.view.alpha[k] <= most, case
+        assert state.dual >= best - 1e-12, case
+        state.check()
 
 
 @formats
+@pytest.mark.parametrize("kind", PRIORS[:3])
 @pytest.mark.parametrize(
     "rows",
     [[[1, 0], [0, 1], [1, 1]], [[1, 2], [1, 2], [1, 2]], [[0, 0], [1, 0], [0, 0]]],
     ids=["rows that differ", "rows that are equal", "rows that are zero"],
 )
-@pytest.mark.parametrize("alpha", [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.3, 0.2, 0.5], [1.0, 0.0, 0.0]])
-@pytest.mark.parametrize("margin", [[3, 1, 0.5], [1, 1, 1], [0.1, 2, 0.5]])
-def test_a_trade_keeps_the_sum_and_is_the_best_with_the_worst_partner(sparse, rows, alpha, margin):
-    state = state_of(rows, margin, [0, 0, 0], alpha, sparse=sparse)
-    gradients = state.program.margin - state.program.rows @ state.w
-    partners = [j for j in (1, 2) if alpha[j] > 0]
-    partner = min(partners, key=lambda j: gradients[j], default=None)
-    before = state.dual
-    best = before
-    if partner is not None:
-        moves = np.linspace(0.0, alpha[partner], 201)
-        best = max(dual_with(state, {0: alpha[0] + a, partner: alpha[partner] - a}) for a in moves)
+def test_a_trade_keeps_the_sum_and_is_the_best_with_the_worst_partner(sparse, kind, rows):
+    alphas = [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.3, 0.2, 0.5], [1.0, 0.0, 0.0]]
+    for case in every(alpha=alphas, margin=[[3, 1, 0.5], [1, 1, 1], [0.1, 2, 0.5]]):
+        alpha = case["alpha"]
+        state = state_of(rows, case["margin"], [0, 0, 0], alpha, sparse=sparse, kind=kind)
+        before = best = state.dual
+        partner = min((j for j in (1, 2) if alpha[j] > 0), key=lambda j: state.gradients[j], default=None)
+        if partner is not None:
+            moves = np.linspace(0.0, alpha[partner], 51)
+            best = max(state.dual_with({0: alpha[0] + a, partner: alpha[partner] - a}) for a in moves)
 
-    step_trade(state, 0)
+        gain = trade(state, 0)
 
-    assert state.view.alpha.sum() == pytest.approx(sum(alpha), rel=1e-14)
-    assert state.dual >= best - 1e-12
-    state.check()
+        assert gain == pytest.approx(state.dual - before, abs=1e-12), case
+        assert state.view.alpha.sum() == pytest.approx(sum(alpha), rel=1e-14), case
+        assert state.dual >= best - 1e-12, case
+        state.check()
 
 
-def test_a_trade_strictly_gains_where_the_slack_is_used_up():
+def test_a_slack_that_is_used_up_does_not_stop_the_ascent():
     """Without trades α would be stuck at the first constraint met, far from the optimum."""
     state = state_of([[1, 0], [0, 1]], [0.5, 3.0], [0, 0], [1.0, 0.0])
     before = state.dual
-    step_shared(state, 0)
+    sweep(state)
     assert state.dual > before + 0.5
     assert state.view.alpha[1] > 0.5
     state.check()
 
 
-def random_state(seed: int, sizes: list[int], *, sparse: bool, fill: float) -> State:
+@pytest.mark.parametrize("first", [np.nextafter(1.0, 0.0), np.nextafter(1.0, 2.0)], ids=["a bit below", "a bit above"])
+def test_a_slack_used_up_but_for_rounding_does_not_stop_the_ascent(first):
+    state = state_of([[1, 0], [0, 1]], [0.5, 3.0], [0, 0], [first, 0.0])
+    before = state.dual
+    sweep(state)
+    assert state.dual > before + 0.5
+    state.check()
+
+
+def random_state(seed: int, sizes: list[int], *, sparse: bool = False, fill: float, kind: str = "no prior") -> State:
     """Groups of these sizes; `fill` is the share of their slack that is in use. Some rows are zero, some repeated."""
     rng = np.random.default_rng(seed)
     group = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
@@ -150,66 +202,96 @@ def random_state(seed: int, sizes: list[int], *, sparse: bool, fill: float) -> S
     total = np.bincount(group, share, minlength=len(sizes))
     alpha = fill * cost * share / total[group]
     alpha[rng.random(len(group)) < 0.3] = 0.0
-    return state_of(rows, rng.normal(1.0, 1.0, len(group)), group, alpha, cost=cost, sparse=sparse)
+    return state_of(rows, rng.normal(1.0, 1.0, len(group)), group, alpha, cost=cost, sparse=sparse, kind=kind)
 
 
-def slip(state: State) -> float:
-    """What rounding may cost."""
-    return 1e-12 * (1.0 + abs(state.dual) + float(state.w @ state.w))
+seeds = st.integers(0, 10**6)
+some_groups = st.lists(st.integers(1, 6), min_size=1, max_size=6)
+fills = st.sampled_from([0.0, 0.5, 1.0])
 
 
 @formats
+@priors
 @compiling
-@given(
-    seed=st.integers(0, 10**6),
-    sizes=st.lists(st.integers(1, 6), min_size=1, max_size=6),
-    fill=st.sampled_from([0.0, 0.5, 1.0]),
-)
-def test_a_pass_keeps_alpha_feasible_and_w_right_and_never_lowers_the_dual(sparse, seed, sizes, fill):
-    state = random_state(seed, sizes, sparse=sparse, fill=fill)
-    rng = np.random.default_rng(seed)
+@given(seed=seeds, sizes=some_groups, fill=fills)
+def test_a_sweep_keeps_alpha_feasible_and_w_right_and_never_lowers_the_dual(sparse, kind, seed, sizes, fill):
+    state = random_state(seed, sizes, sparse=sparse, fill=fill, kind=kind)
     for _ in range(3):
         before = state.dual
-        loss = one_pass(state, rng.permutation(len(sizes)))
+        gain, loss, _ = sweep(state)
         assert loss >= 0.0
-        assert state.dual >= before - slip(state)
+        assert 0.0 <= gain <= state.dual - before + state.slip  # less where a weight was clipped on the way
         state.check()
 
 
 @formats
+@priors
 @compiling
-@given(seed=st.integers(0, 10**6), size=st.integers(1, 6), fill=st.sampled_from([0.0, 0.5, 1.0]))
-def test_a_group_alone_reaches_the_optimum_of_its_own(sparse, seed, size, fill):
-    state = random_state(seed, [size], sparse=sparse, fill=fill)
-    for _ in range(400):
-        one_pass(state, [0])
-    assert state.dual >= naive.optimum(state.program).lower * (1 - 1e-5) - slip(state)
+@given(seed=seeds, count=st.integers(1, 40), fill=fills)
+def test_a_sweep_over_constraints_with_slacks_of_their_own_does_the_same(sparse, kind, seed, count, fill):
+    state = random_state(seed, [1] * count, sparse=sparse, fill=fill, kind=kind)
+    for _ in range(3):
+        before = state.dual
+        gain, loss, _ = sweep(state, shared=False)
+        assert loss >= 0.0
+        assert 0.0 <= gain <= state.dual - before + state.slip
+        state.check()
 
 
 @compiling
-@given(seed=st.integers(0, 10**6), sizes=st.lists(st.integers(1, 4), min_size=2, max_size=5))
-def test_only_the_groups_visited_are_changed(seed, sizes):
-    state = random_state(seed, sizes, sparse=False, fill=0.5)
+@given(seed=seeds, count=st.integers(1, 40), fill=fills)
+def test_what_is_not_active_did_not_move(seed, count, fill):
+    state = random_state(seed, [1] * count, fill=fill)
     before = state.view.alpha.copy()
-    one_pass(state, [0])
+    _, _, active = sweep(state, shared=False)
+    still = np.setdiff1d(np.arange(count), active)
+    np.testing.assert_array_equal(state.view.alpha[still], before[still])
+    assert len(np.unique(active)) == len(active)
+
+
+@formats
+@compiling
+@given(seed=seeds, size=st.integers(1, 6))
+def test_a_group_alone_reaches_the_optimum_of_its_own(sparse, seed, size):
+    rng = np.random.default_rng(seed)
+    state = state_of(rng.normal(size=(size, 4)), rng.normal(1.0, 1.0, size), [0] * size, [0.0] * size, sparse=sparse)
+    for _ in range(3000):
+        sweep(state)
+        upper = naive.primal(state.program, state.w)
+        if upper - state.dual <= 1e-6 * upper:
+            break
+    assert state.dual == pytest.approx(naive.optimum(state.program, 1e-6).lower, rel=1e-5, abs=1e-9)
+
+
+@compiling
+@given(seed=seeds, sizes=st.lists(st.integers(1, 4), min_size=2, max_size=5))
+def test_only_the_groups_visited_are_changed(seed, sizes):
+    state = random_state(seed, sizes, fill=0.5)
+    before = state.view.alpha.copy()
+    sweep(state, [0])
     others = state.program.group != 0
     np.testing.assert_array_equal(state.view.alpha[others], before[others])
 
 
 @formats
 @compiling
-@given(seed=st.integers(0, 10**6), sizes=st.lists(st.integers(1, 6), min_size=1, max_size=6))
-def test_the_loss_of_the_cache_and_the_weights_are_those_written_out(sparse, seed, sizes):
+@given(seed=seeds, sizes=some_groups)
+def test_the_loss_of_the_cache_and_the_sum_of_rows_are_those_written_out(sparse, seed, sizes):
     state = random_state(seed, sizes, sparse=sparse, fill=0.7)
     view = state.view
     loss = ascent.cache_loss(view.rows, view.margin, view.members, view.group_indptr, view.capacity, state.w)
     assert loss == pytest.approx(naive.primal(state.program, state.w) - 0.5 * state.w @ state.w, rel=1e-10, abs=1e-10)
-    rebuilt = np.full(len(state.w), 7.0)
-    ascent.rebuild(view.rows, view.alpha, rebuilt)
-    np.testing.assert_allclose(rebuilt, state.w, rtol=1e-12, atol=1e-12)
+    v = np.full(len(state.w), 7.0)
+    ascent.add_rows(view.rows, view.alpha, v)
+    np.testing.assert_allclose(v, naive.weights(state.program, view.alpha), rtol=1e-12, atol=1e-12)
 
 
-def test_a_gradient_that_is_not_a_number_shows():
-    state = state_of([[1.0, 0.0]], [1.0], [0], [0.0])
-    state.w[0] = np.nan
-    assert np.isnan(step_one(state, 0, 1.0))
+@pytest.mark.parametrize("run", [1, 16])
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 100])
+def test_runs_cover_every_place_once_in_an_order_that_changes(n, run):
+    random = random_numbers()
+    first, second = ascent.shuffle_runs(n, run, random), ascent.shuffle_runs(n, run, random)
+    wanted = np.arange(0, n, run)
+    np.testing.assert_array_equal(np.sort(first), wanted)
+    np.testing.assert_array_equal(np.sort(second), wanted)
+    assert len(wanted) < 20 or (first != second).any()

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distdual.coordinator.cache import ConstraintCache, Growing
+from distdual.prior import Prior
 from distdual.problems.base import Keys
 from distdual.workers.scan import identities
 from tests import naive
@@ -67,8 +68,10 @@ def assert_same(cache, wanted):
     np.testing.assert_array_equal(np.diff(cache.keys().indptr), np.ones(len(names)))
     rows = np.array([row for row, _, _ in wanted.held.values()]).reshape(-1, WIDTH)
     np.testing.assert_array_equal(naive.dense(view.rows, WIDTH), rows)
-    np.testing.assert_allclose(view.norm2, (rows.astype(np.float64) ** 2).sum(axis=1))
+    np.testing.assert_allclose(view.curve, (rows.astype(np.float64) ** 2).sum(axis=1))
     np.testing.assert_array_equal(view.margin, [margin for _, margin, _ in wanted.held.values()])
+    np.testing.assert_array_equal(view.most, [cache.C * cost for _, _, cost in wanted.held.values()])
+    assert cache.single == (len(wanted.groups()) == len(names))
     for group, (example, slots) in enumerate(wanted.groups().items()):
         begin, end = view.group_indptr[group : group + 2]
         assert sorted(view.members[begin:end]) == slots
@@ -84,7 +87,7 @@ batches = st.lists(st.lists(names, max_size=8), min_size=1, max_size=6)
 @compiling
 @given(given_batches=batches, data=st.data())
 def test_it_holds_what_a_dict_would_hold(sparse, given_batches, data):
-    cache, wanted = ConstraintCache(2.0), NaiveCache()
+    cache, wanted = ConstraintCache(2.0, Prior(WIDTH)), NaiveCache()
     for batch in given_batches:
         before = len(wanted.held)
         wanted.insert(batch)
@@ -101,7 +104,7 @@ def test_it_holds_what_a_dict_would_hold(sparse, given_batches, data):
 @compiling
 @given(given_batches=batches, first=st.integers(0, 9), count=st.integers(0, 9))
 def test_what_is_known_of_a_shard_is_what_is_held_of_its_examples(given_batches, first, count):
-    cache, wanted = ConstraintCache(1.0), NaiveCache()
+    cache, wanted = ConstraintCache(1.0, Prior(WIDTH)), NaiveCache()
     for batch in given_batches:
         cache.insert(batch_of(batch))
         wanted.insert(batch)
@@ -113,7 +116,7 @@ def test_what_is_known_of_a_shard_is_what_is_held_of_its_examples(given_batches,
 
 @formats
 def test_what_the_ascent_has_found_stays_with_its_constraint(sparse):
-    cache = ConstraintCache(1.0)
+    cache = ConstraintCache(1.0, Prior(WIDTH))
     cache.insert(batch_of([(4, 0), (2, 0), (4, 1)], sparse=sparse))
     cache.view().alpha[:] = [0.1, 0.2, 0.3]
     cache.insert(batch_of([(2, 0), (3, 0), (4, 1), (1, 0)], sparse=sparse))
@@ -123,8 +126,41 @@ def test_what_the_ascent_has_found_stays_with_its_constraint(sparse):
     np.testing.assert_array_equal(cache.example.view, [2, 4, 1])
 
 
+def test_a_constraint_is_dropped_once_its_alpha_was_zero_often_enough():
+    cache = ConstraintCache(1.0, Prior(WIDTH))
+    cache.insert(batch_of([(0, 0), (1, 0), (2, 0)]))
+    cache.view().alpha[:] = [0.5, 0.0, 0.5]
+    assert [cache.prune(2), cache.prune(2)] == [0, 0]
+    cache.view().alpha[:] = [0.5, 0.0, 0.0]
+    assert cache.prune(2) == 1  # example 1, for the third time
+    np.testing.assert_array_equal(cache.example.view, [0, 2])
+    np.testing.assert_array_equal(cache.alpha.view, [0.5, 0.0])
+    assert cache.prune(0) == 1
+    np.testing.assert_array_equal(cache.example.view, [0])
+    cache.insert(batch_of([(1, 0)]))  # it may come back
+    np.testing.assert_array_equal(cache.example.view, [0, 1])
+
+
+@formats
+def test_weights_that_may_not_be_negative_are_constraints_without_slack(sparse):
+    precision = np.eye(WIDTH) + 0.1
+    cache = ConstraintCache(1.0, Prior(WIDTH, precision=precision, nonnegative=np.array([0, 2])))
+    batch = batch_of([(0, 0), (0, 1), (3, 0)], sparse=sparse)
+    cache.insert_nonnegative(batch.rows)
+    cache.insert(batch)
+    view = cache.view()
+    rows = naive.dense(view.rows, WIDTH)
+    np.testing.assert_array_equal(rows[:2], [[1, 0, 0], [0, 0, 1]])
+    np.testing.assert_array_equal(view.margin[:2], [0, 0])
+    np.testing.assert_array_equal(view.most[:2], [np.inf, np.inf])
+    np.testing.assert_allclose(view.curve, np.einsum("ki,ij,kj->k", rows, np.linalg.inv(precision), rows))
+    assert cache.n_groups == 4
+    assert cache.prune(0) == 3  # the constraints of examples, all with α = 0; the others stay
+    assert len(cache) == 2
+
+
 def test_it_grows_without_losing_anything():
-    cache, wanted = ConstraintCache(1.0), NaiveCache()
+    cache, wanted = ConstraintCache(1.0, Prior(WIDTH)), NaiveCache()
     rng = np.random.default_rng(0)
     for _ in range(30):
         batch = [(int(example), int(key)) for example, key in rng.integers(0, 60, size=(40, 2))]
@@ -135,7 +171,7 @@ def test_it_grows_without_losing_anything():
 
 
 def test_examples_may_come_in_any_order():
-    cache, wanted = ConstraintCache(1.0), NaiveCache()
+    cache, wanted = ConstraintCache(1.0, Prior(WIDTH)), NaiveCache()
     for batch in ([(7, 0)], [(3, 0), (9, 0)], [(3, 1), (0, 0), (7, 1), (3, 2)]):
         cache.insert(batch_of(batch))
         wanted.insert(batch)
