@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from distdual.errors import InputError
-from distdual.rows import Floats, Ints
+from distdual.rows import Floats, Ints, product
 
 
 @dataclass(frozen=True)
@@ -106,12 +106,12 @@ class Prior:
 
     def penalty(self, w: Floats) -> float:
         """R(w)."""
-        off = w - self.centre
+        off = w if self.mean is None else w - self.mean
         if self.precision is None:
-            return 0.5 * float(off @ off)
-        return 0.5 * float(off @ (self.precision @ off if self.full else self.precision * off))
+            return 0.5 * product(off, off)
+        return 0.5 * product(off, self.precision @ off if self.full else self.precision * off)
 
     def conjugate(self, v: Floats) -> float:
         """R*(v) = sup_w ⟨v, w⟩ − R(w)."""
         w = self.weights(v)
-        return float(v @ w) - self.penalty(w)
+        return product(v, w) - self.penalty(w)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.kernel import gather_kernel, specialise
+from distdual.kernel import gather_kernel, kernel, specialise
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -29,6 +29,15 @@ class CsrRows(NamedTuple):
 
 
 Rows = DenseRows | CsrRows
+
+
+@kernel
+def product(a: Floats, b: Floats) -> float:
+    """⟨a, b⟩. Not BLAS: its threads fight over the cores with ours, and their number would show in the last bits."""
+    total = 0.0
+    for j in range(len(a)):
+        total += a[j] * b[j]
+    return total
 
 
 def n_rows(rows: Rows) -> int:

@@ -18,7 +18,7 @@ from distdual.data.store import Dataset, open_dataset
 from distdual.errors import InputError
 from distdual.model import Dual, Model, changed_files, load_model, split_dual
 from distdual.problems.base import Keys, Problem
-from distdual.rows import Floats, Ints
+from distdual.rows import Floats, Ints, product
 from distdual.workers.executor import open_executor
 from distdual.workers.scan import Source
 
@@ -112,8 +112,8 @@ def check_shard(source: Source | Dataset, problem: Problem, w: Floats, shard: in
     return ShardCheck(
         shard,
         problem.exact,
-        float(costs @ slack),
-        float(dual.alpha @ constraints.margin),
+        product(costs, slack),
+        product(dual.alpha, constraints.margin),
         v,
         found.first + infeasible,
         n_bytes if dataset.is_intact(found) else -1,

@@ -10,7 +10,7 @@ from distdual.coordinator.cache import ConstraintCache, View
 from distdual.coordinator.schedule import Ascent
 from distdual.prior import Prior
 from distdual.problems.base import Constraints
-from distdual.rows import Floats, Ints
+from distdual.rows import Floats, Ints, product
 
 
 class Sweep(NamedTuple):
@@ -158,9 +158,9 @@ class Solver:
 
     def _dual(self) -> float:
         """D(α) at the v that is kept; only after `bound` is it free of rounding."""
-        linear = float(self.cache.margin.view @ self.cache.alpha.view)
+        linear = product(self.cache.margin.view, self.cache.alpha.view)
         if self.prior.plain:
-            return linear - 0.5 * float(self.w @ self.w)
+            return linear - 0.5 * product(self.w, self.w)
         if self.prior.full and len(self.cache):
             view = self._arrays()
             add_rows(view.rows, view.alpha, self.v)

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from distdual.data.arrays import blocks_from_arrays
+from distdual.data.arrays import blocks_from_arrays, is_sparse
 from distdual.data.shard import Block, Shard
 from distdual.data.store import natural
 from distdual.data.write import label_name
 from distdual.errors import InputError
-from distdual.rows import Ints
+from distdual.rows import CsrRows, DenseRows, Ints, Rows
+
+SHARD_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,9 @@ class MemoryDataset:
 
 def in_memory(x: Any, y: Any, cost: Any = None, margin: Any = None) -> MemoryDataset:
     """A data set of NumPy, scipy.sparse or Dask arrays for a classification problem."""
-    blocks = list(blocks_from_arrays(x, y, cost, margin))
-    if not blocks:
-        raise InputError("the arrays hold no examples")
+    blocks = blocks_of(x, y, cost, margin)
+    if not blocks or not x.shape[1]:
+        raise InputError(f"the arrays hold no examples or no features: shape {x.shape}")
     values = np.unique(np.concatenate([block.y for block in blocks]))
     names = [label_name(value) for value in values.tolist()]
     classes = tuple(sorted(names, key=natural))
@@ -71,3 +73,28 @@ def in_memory(x: Any, y: Any, cost: Any = None, margin: Any = None) -> MemoryDat
     firsts = np.cumsum([0, *(len(block.y) for block in blocks)])
     shards = tuple(shard(s, block, int(firsts[s])) for s, block in enumerate(blocks))
     return MemoryDataset(shards, classes, int(x.shape[1]))
+
+
+def blocks_of(x: Any, y: Any, cost: Any, margin: Any) -> list[Block]:
+    """Runs of examples; views where features are float32 in the order that kernels read, copies elsewhere.
+
+    Views are not searched for NaN: a scan meets every value anyway, and names the row.
+    """
+    rows = as_they_are(x)
+    if rows is None or not (len(y) == x.shape[0] and np.asarray(y).ndim == 1):
+        return list(blocks_from_arrays(x, y, cost, margin))
+    columns = [None if column is None else np.asarray(column, dtype=np.float64) for column in (cost, margin)]
+    whole = Shard(0, 0, rows, np.asarray(y), *columns)
+    size = max(1, SHARD_BYTES * whole.n_examples // max(1, whole.nbytes))
+    cuts = range(0, whole.n_examples, size)
+    pieces = (whole.piece(begin, min(begin + size, whole.n_examples)) for begin in cuts)
+    return [Block(piece.x, piece.y, piece.cost, piece.margin) for piece in pieces]
+
+
+def as_they_are(x: Any) -> Rows | None:
+    """Features as kernels take them, without a copy of the values; None if that needs one."""
+    if is_sparse(x):
+        ready = x.format == "csr" and x.dtype == np.float32 and x.indices.dtype == np.int32 and x.has_canonical_format
+        return CsrRows(x.indptr.astype(np.int64), x.indices, x.data) if ready else None
+    ready = isinstance(x, np.ndarray) and x.dtype == np.float32 and x.ndim == 2 and x.flags.c_contiguous
+    return DenseRows(x) if ready else None

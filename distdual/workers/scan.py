@@ -13,7 +13,7 @@ from distdual.data.store import Dataset, open_once
 from distdual.errors import InputError
 from distdual.kernel import kernel
 from distdual.problems.base import Constraints, Keys, Problem
-from distdual.rows import Bools, Floats, Ints
+from distdual.rows import Bools, Floats, Ints, product
 
 Identities = NDArray[np.uint64]
 
@@ -85,7 +85,7 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
     if (scan.begin, scan.end) != (0, None):
         shard = shard.piece(scan.begin, shard.n_examples if scan.end is None else scan.end)
     found = problem.offenders(w, shard)
-    loss = float(problem.costs(shard) @ found.slack)
+    loss = product(problem.costs(shard), found.slack)
     if not np.isfinite(loss):
         row = int(np.argmax(~np.isfinite(found.slack)))
         raise InputError(
