@@ -201,6 +201,7 @@ def improve_group(
         if old == 0.0 and g <= 0.0:
             continue
         step = best_step(g, curve[k], -old, room)
+        used_up = step == room  # asked of the step before it is rounded, or a room of one bit would bar all trades
         if step != 0.0:
             alpha[k] = max(0.0, old + step)
             step = alpha[k] - old
@@ -208,7 +209,7 @@ def improve_group(
             move(space, rows, k, step, w, v)
             gain += step * (g - 0.5 * step * curve[k])
             moved = True
-        if step == room and used > alpha[k]:
+        if used_up and used > alpha[k]:
             gained = trade(space, rows, margin, alpha, curve, k, slots, w, v)
             gain += gained
             moved = moved or gained > 0.0
