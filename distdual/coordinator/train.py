@@ -134,12 +134,13 @@ class Trainer:
             self._improve(reports, plan.last if last else plan.between)
             if plan.prune:
                 self.totals.pruned += self.solver.prune(0)
-            if last or self.solver.should_stop():
+            stop = self.solver.should_stop()  # asked once: `lower` must be that of the α the run ends with
+            if last or stop:
                 self._bound()
             if last:
                 self._end_pass(losses)
             self._record(len(pieces), certify=plan.certify)
-            if self.solver.should_stop():
+            if stop:
                 break
 
     def _bound(self) -> None:
