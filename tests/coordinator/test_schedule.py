@@ -1,0 +1,153 @@
+"""Decisions are values: when to stop, what to scan next, and at how many w."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distdual.coordinator.schedule import (
+    CERTIFY_EVERY,
+    FIRST_PIECE,
+    Limits,
+    Pass,
+    Progress,
+    Stop,
+    next_step,
+)
+
+SIZES = np.full(20, 1000)
+BEGIN = Progress(n_passes=0, estimate=np.inf, gap=np.inf, oracle_sweeps=8.0, seconds=0.0)
+LATER = replace(BEGIN, n_passes=2, estimate=0.5)
+LIMITS = Limits(schedule="slope", target=1e-3, max_passes=200, max_seconds=np.inf, seed=0)
+
+ALL = ["gap", "slope", "one-pass", "ratio:3", "reprocess:2", "mine", "batch"]
+schedules = pytest.mark.parametrize("schedule", ALL)
+
+
+def limits(**changes) -> Limits:
+    return replace(LIMITS, **changes)
+
+
+def planned(progress: Progress, sizes=SIZES, **changes) -> Pass:
+    step = next_step(progress, np.asarray(sizes), limits(**changes))
+    assert isinstance(step, Pass)
+    return step
+
+
+@schedules
+@pytest.mark.parametrize(
+    ("progress", "changes", "reason"),
+    [
+        ({"gap": 1e-3, "n_passes": 3}, {}, "gap 1.00e-03 is at most the target 1.00e-03"),
+        ({"gap": 2e-4, "n_passes": 200}, {}, "gap 2.00e-04 is at most the target 1.00e-03"),
+        ({"n_passes": 7}, {"max_passes": 7}, "7 passes are done"),
+        ({"n_passes": 1, "seconds": 2.5}, {"max_seconds": 2.5, "max_passes": 7}, "2.5 seconds are over"),
+        ({"interrupted": True}, {}, "interrupted"),
+    ],
+    ids=[
+        "the gap is proven",
+        "the gap is proven at the last moment",
+        "all passes are done",
+        "the time is over",
+        "somebody interrupts",
+    ],
+)
+def test_it_stops_and_says_why_when(schedule, progress, changes, reason):
+    step = next_step(replace(BEGIN, **progress), SIZES, limits(schedule=schedule, **changes))
+    assert step == Stop(reason)
+
+
+@schedules
+def test_it_does_not_stop_before(schedule):
+    assert isinstance(next_step(BEGIN, SIZES, limits(schedule=schedule, max_passes=1, max_seconds=1e-9)), Pass)
+    almost = replace(BEGIN, gap=1.001e-3, estimate=1e-9)
+    assert isinstance(next_step(almost, SIZES, limits(schedule=schedule)), Pass)
+
+
+def test_an_estimate_alone_never_stops_it():
+    assert isinstance(next_step(replace(LATER, estimate=0.0), SIZES, LIMITS), Pass)
+
+
+def test_one_pass_is_one_pass():
+    assert next_step(replace(LATER, n_passes=1), SIZES, limits(schedule="one-pass")) == Stop("the one pass is done")
+
+
+progresses = st.builds(
+    Progress,
+    n_passes=st.integers(0, 9),
+    estimate=st.sampled_from([np.inf, 1.0, 0.3, 0.04, 1e-3, 1e-6]),
+    gap=st.sampled_from([np.inf, 1.0, 0.3, 0.04, 2e-3]),
+    oracle_sweeps=st.floats(0.0, 100.0),
+    seconds=st.just(0.0),
+)
+
+
+@schedules
+@given(
+    progress=progresses,
+    sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=12),
+    seed=st.integers(0, 5),
+)
+def test_a_pass_meets_every_example_exactly_once(schedule, progress, sizes, seed):
+    step = next_step(progress, np.array(sizes), limits(schedule=schedule, seed=seed))
+    if isinstance(step, Stop):
+        assert schedule == "one-pass"
+        return
+    met = [np.zeros(size, dtype=int) for size in sizes]
+    for pieces in step.rounds:
+        assert len({piece.shard for piece in pieces}) == len(pieces)  # a shard is scanned once a round
+        for piece in pieces:
+            assert 0 <= piece.begin < piece.end <= sizes[piece.shard]
+            met[piece.shard][piece.begin : piece.end] += 1
+    assert all((count == 1).all() for count in met)
+    if step.certify:
+        assert len(step.rounds) == 1  # at one w, or its losses would not add up to P(w)
+
+
+@schedules
+@given(progress=progresses, seed=st.integers(0, 5))
+def test_the_same_question_has_the_same_answer(schedule, progress, seed):
+    asked = limits(schedule=schedule, seed=seed)
+    assert next_step(progress, SIZES, asked) == next_step(progress, SIZES, asked)
+
+
+def shard_order(step: Pass) -> list[int]:
+    return list(dict.fromkeys(piece.shard for pieces in step.rounds for piece in pieces))
+
+
+def test_the_order_of_shards_depends_on_the_seed_and_on_the_pass():
+    orders = [shard_order(planned(replace(LATER, n_passes=p), seed=s)) for p in (1, 2) for s in (0, 1)]
+    assert all(sorted(order) == list(range(20)) for order in orders)
+    assert len({tuple(order) for order in orders}) == 4
+
+
+@pytest.mark.parametrize("schedule", [name for name in ALL if name not in ("batch", "mine")])
+def test_the_first_weights_come_soon_and_rounds_at_most_double(schedule):
+    sizes = [sum(piece.end - piece.begin for piece in pieces) for pieces in planned(BEGIN, schedule=schedule).rounds]
+    assert sizes[0] <= FIRST_PIECE
+    seen = np.cumsum(sizes)
+    assert all(size <= before for size, before in zip(sizes[1:], seen, strict=False))
+
+
+@pytest.mark.parametrize("schedule", [name for name in ALL if name != "one-pass"])
+def test_a_small_estimate_leads_to_a_certificate(schedule):
+    assert planned(replace(LATER, estimate=1e-4), schedule=schedule).certify
+
+
+@pytest.mark.parametrize("schedule", [name for name in ALL if name != "one-pass"])
+def test_a_certificate_is_tried_now_and_then_whatever_the_estimate_says(schedule):
+    passes = [planned(replace(LATER, n_passes=p, estimate=1.0), schedule=schedule) for p in range(1, 1 + CERTIFY_EVERY)]
+    assert any(step.certify for step in passes)
+
+
+def test_the_first_pass_never_certifies_the_weights_nobody_has_improved():
+    assert not planned(BEGIN).certify
+
+
+@schedules
+def test_the_cached_problem_is_not_solved_beyond_what_the_target_asks(schedule):
+    step = planned(BEGIN, schedule=schedule)
+    for plan in (step.between, step.last):
+        assert plan.revisits or plan.tolerance >= 0.1 * LIMITS.target
