@@ -194,7 +194,7 @@ def train(config_file: Path, settings: tuple[str, ...], scheduler: str | None, a
     from distdual.training import train as run
 
     config = with_scheduler(load(config_file, settings), scheduler)
-    with ProgressDisplay(screen, config.solver.gap) as watch, on_interrupt(screen.print) as interrupted:
+    with ProgressDisplay(screen, config.solver.gap) as watch, on_interrupt(say) as interrupted:
         result = run(config, watch=watch, interrupted=interrupted)
     if as_json:
         emit(result.certificate)
@@ -259,6 +259,10 @@ def predict(model: str, data: str, out: str, scheduler: str | None, storage_file
         for name, value in (found.score or {}).items():
             paper.print(f"{name} {value:.4f}")
     return 0
+
+
+def say(sentence: str) -> None:
+    screen.print(sentence, soft_wrap=True)
 
 
 def with_scheduler(config: Config, scheduler: str | None) -> Config:
