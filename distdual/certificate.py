@@ -31,7 +31,7 @@ class Certificate:
     @property
     def gap(self) -> float:
         """(upper − lower) / upper; a data set whose optimum is 0 has gap 0."""
-        return (self.upper - self.lower) / self.upper if self.upper > 0 else 0.0
+        return (self.upper - self.lower) / self.upper if self.upper != 0 else 0.0
 
 
 def upper_bound(

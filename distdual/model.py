@@ -113,9 +113,12 @@ def load_model(location: Location) -> Model:
     if not location.exists("model.json"):
         raise InputError(f"{location}: there is no model: model.json not found")
     about = read_json(location, "model.json")
-    if about.get("format", 0) > FORMAT:
+    version = about.get("format")
+    if not isinstance(version, int):
+        raise InputError(f"{location}/model.json: the format is {version!r}, a number is expected")
+    if version > FORMAT:
         raise InputError(
-            f"{location}: model format {about['format']} is newer than {FORMAT}, "
+            f"{location}: model format {version} is newer than {FORMAT}, "
             "the newest this version reads; upgrade distdual"
         )
     try:
@@ -125,8 +128,11 @@ def load_model(location: Location) -> Model:
         info = DataInfo(
             data["url"], data["fingerprint"], data["n_examples"], read_npy(location, "dual/checksum.npy", np.uint32)
         )
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{location}/model.json: {error} is missing or of the wrong type") from None
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = str(error) if isinstance(error, KeyError) else "a value"
+        raise InputError(f"{location}/model.json: {what} is missing or of the wrong type") from None
     keys = Keys(
         read_npy(location, "dual/key_indptr.npy", np.int64), read_npy(location, "dual/key_values.npy", np.int32)
     )
@@ -134,6 +140,8 @@ def load_model(location: Location) -> Model:
     alpha = read_npy(location, "dual/alpha.npy", np.float64)
     if not len(example) == len(alpha) == len(keys.indptr) - 1:
         raise InputError(f"{location}/dual: example, key_indptr and alpha differ in length")
+    if keys.indptr[0] != 0 or keys.indptr[-1] != len(keys.values) or (np.diff(keys.indptr) < 0).any():
+        raise InputError(f"{location}/dual/key_indptr.npy: does not divide the {len(keys.values)} keys")
     w = read_npy(location, "weights.npy", np.float64)
     if len(w) != problem.n_weights:
         raise InputError(f"{location}/weights.npy: {len(w)} weights, model.json speaks of {problem.n_weights}")
@@ -168,7 +176,7 @@ def npy(array: NDArray[Any]) -> bytes:
 
 def read_npy(location: Location, name: str, dtype: Any, dimensions: tuple[int, ...] = (1,)) -> NDArray[Any]:
     try:
-        array = np.load(io.BytesIO(location.read(name)), allow_pickle=False)
+        array = np.lib.format.read_array(io.BytesIO(location.read(name)), allow_pickle=False)
     except (ValueError, EOFError) as error:
         if isinstance(error, InputError):
             raise
