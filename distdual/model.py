@@ -165,6 +165,8 @@ def split_dual(dual: Dual, first: Ints, shard: int) -> Dual:
 def changed_files(location: Location, certificate: dict[str, Any]) -> list[str]:
     """The files of a model folder that are not what training wrote."""
     digests = certificate.get("sha256", {})
+    if not isinstance(digests, dict):
+        raise InputError(f"{location}/certificate.json: sha256 must hold a digest for each file")
     return [name for name, digest in digests.items() if hashlib.sha256(location.read(name)).hexdigest() != digest]
 
 
