@@ -1,0 +1,102 @@
+"""Imports go one way, in the order data flows, and each outside library has one home."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import distdual
+
+ROOT = Path(distdual.__file__).parent
+
+ORDER = [
+    "errors",
+    "kernel",
+    "rows",
+    "config",
+    "data",
+    "prior",
+    "problems",
+    "certificate",
+    "workers",
+    "coordinator",
+    "model",
+    "hotstart",
+    "report",
+    "training",
+    "verification",
+    "prediction",
+    "inspection",
+    "interrupt",
+    "quickstart",
+    "cli",
+]
+
+HOMES = {
+    "distributed": ["workers/executor.py"],
+    "dask": ["workers/executor.py", "data/arrays.py"],
+    "zarr": ["data/"],
+    "fsspec": ["data/"],
+    "s3fs": ["data/"],
+    "numba": ["kernel.py", "rows.py"],
+    "click": ["cli.py", "cli/"],
+    "pickle": [],
+    "cloudpickle": [],
+    "joblib": [],
+    "dill": [],
+    "marshal": [],
+    "shelve": [],
+}
+
+FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
+
+
+def imports(file: str) -> Iterator[str]:
+    """Full names of all modules that a file imports, at the top or inside functions."""
+    for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file} line {node.lineno}: imports are written in full"
+            assert node.module is not None
+            yield node.module
+            if node.module == "distdual":
+                yield from (f"distdual.{alias.name}" for alias in node.names)
+
+
+def part_of(name: str) -> str:
+    """The file or package at the top of distdual/ that a module or a path belongs to."""
+    return name.removeprefix("distdual.").replace("/", ".").removesuffix(".py").split(".")[0]
+
+
+def test_every_part_has_its_place_in_the_order():
+    assert {part_of(file) for file in FILES} - {"__init__", "__main__"} <= set(ORDER)
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if part_of(file) in ORDER])
+def test_imports_go_one_way_in(file):
+    own = ORDER.index(part_of(file))
+    for name in imports(file):
+        target = part_of(name)
+        if name.startswith("distdual.") and target in ORDER:
+            assert ORDER.index(target) <= own, f"{file} imports {name}, which comes later in the flow of data"
+
+
+@pytest.mark.parametrize("library", HOMES)
+def test_one_home_has(library):
+    strangers = [
+        file
+        for file in FILES
+        if any(name.split(".")[0] == library for name in imports(file))
+        and not any(file == home or (home.endswith("/") and file.startswith(home)) for home in HOMES[library])
+    ]
+    assert strangers == []
+
+
+def test_nothing_is_unpickled_by_numpy():
+    for file in FILES:
+        for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+                assert isinstance(node.value, ast.Constant), file
+                assert node.value.value is False, file
