@@ -12,6 +12,7 @@ ROOT = Path(distdual.__file__).parent
 
 ORDER = [
     "errors",
+    "interrupt",
     "kernel",
     "rows",
     "config",
@@ -28,7 +29,6 @@ ORDER = [
     "verification",
     "prediction",
     "inspection",
-    "interrupt",
     "quickstart",
     "cli",
 ]
