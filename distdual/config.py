@@ -47,7 +47,7 @@ class DataConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemConfig:
     kind: str
-    """What is learnt: "binary"."""
+    """What is learnt: "binary", "multiclass" or "regression"."""
 
     options: dict[str, Any] = field(default_factory=dict)
     """The problem's own keys, as they stand in [problem]; the problem checks them."""

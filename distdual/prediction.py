@@ -38,13 +38,15 @@ def predict(
     dataset = open_dataset(data if isinstance(data, Location) else Location(data))
     check_width(known, dataset)
     classes = tuple(known.problem.describe()["classes"])
-    codes = [classes.index(label) for label in dataset.classes] if set(dataset.classes) <= set(classes) else None
+    known_labels = bool(dataset.classes) == bool(classes) and set(dataset.classes) <= set(classes)
+    codes = [classes.index(label) for label in dataset.classes] if known_labels else None
     with open_executor(cluster or ClusterConfig(), dataset, known.problem, client) as executor:
         executor.publish(0, known.w)
         shards = range(dataset.n_shards)
         parts = list(executor.map_shards(predict_shard, shards, [codes] * len(shards)))
     predicted = np.concatenate([part for part, _ in parts])
-    return Predictions(label_array(classes)[predicted], add_up([score for _, score in parts]))
+    labels = label_array(classes)[predicted] if classes else predicted
+    return Predictions(labels, add_up([score for _, score in parts]))
 
 
 def check_width(model: Model, dataset: Dataset) -> None:
@@ -59,7 +61,9 @@ def predict_shard(
     """Runs on a worker: predictions of one shard, and sums for the score where its labels are known to the model."""
     found, _ = source.open().read(shard)
     predicted = problem.predict(w, found)
-    return predicted, None if codes is None else problem.score(np.array(codes)[found.y], predicted)
+    if codes is None:
+        return predicted, None
+    return predicted, problem.score(np.array(codes)[found.y] if codes else found.y, predicted)
 
 
 def add_up(scores: list[dict[str, float] | None]) -> dict[str, float] | None:

@@ -28,7 +28,22 @@ class CsrRows(NamedTuple):
     values: Singles  # (nnz,)
 
 
-Rows = DenseRows | CsrRows
+class OuterRows(NamedTuple):
+    """x_k = scale_k (e_plus − e_minus) ⊗ features: one feature vector placed at +plus and −minus of w's blocks.
+
+    Constraints of one example share the features, which are stored once.
+    """
+
+    x: DenseRows | CsrRows  # the features
+    at: Ints  # (n,) which of them
+    plus: Int32s  # (n,) the block of w that gets +features
+    minus: Int32s  # (n,) the block that gets −features
+    scale: Floats  # (n,)
+    width: int  # weights a block
+
+
+Features = DenseRows | CsrRows
+Rows = DenseRows | CsrRows | OuterRows
 
 
 @kernel
@@ -41,11 +56,16 @@ def product(a: Floats, b: Floats) -> float:
 
 
 def n_rows(rows: Rows) -> int:
+    if isinstance(rows, OuterRows):
+        return len(rows.at)
     return len(rows.values) if isinstance(rows, DenseRows) else len(rows.indptr) - 1
 
 
 def dot(rows: Rows, k: int, w: Floats) -> float:
     """⟨w, x_k⟩, summed in float64; `w` may be longer than a row of features is wide."""
+    if isinstance(rows, OuterRows):
+        plus, minus = (dot(rows.x, int(rows.at[k]), block(rows, side, w)) for side in (rows.plus[k], rows.minus[k]))
+        return float(rows.scale[k]) * (plus - minus)
     if isinstance(rows, DenseRows):
         return float(rows.values[k].astype(np.float64) @ w[: rows.values.shape[1]])
     at = slice(rows.indptr[k], rows.indptr[k + 1])
@@ -54,7 +74,10 @@ def dot(rows: Rows, k: int, w: Floats) -> float:
 
 def add(rows: Rows, k: int, scale: float, w: Floats) -> None:
     """w ← w + scale · x_k. A CSR row names each column once."""
-    if isinstance(rows, DenseRows):
+    if isinstance(rows, OuterRows):
+        add(rows.x, int(rows.at[k]), scale * rows.scale[k], block(rows, rows.plus[k], w))
+        add(rows.x, int(rows.at[k]), -scale * rows.scale[k], block(rows, rows.minus[k], w))
+    elif isinstance(rows, DenseRows):
         w[: rows.values.shape[1]] += scale * rows.values[k].astype(np.float64)
     else:
         at = slice(rows.indptr[k], rows.indptr[k + 1])
@@ -63,20 +86,36 @@ def add(rows: Rows, k: int, scale: float, w: Floats) -> None:
 
 def norm2(rows: Rows, k: int) -> float:
     """||x_k||²."""
-    if isinstance(rows, DenseRows):
-        row = rows.values[k].astype(np.float64)
-    else:
-        row = rows.values[rows.indptr[k] : rows.indptr[k + 1]].astype(np.float64)
-    return float(row @ row)
+    return inner(rows, k, k)
 
 
 def inner(rows: Rows, k: int, j: int) -> float:
     """⟨x_k, x_j⟩. CSR rows name their columns in ascending order."""
+    if isinstance(rows, OuterRows):
+        return overlap(rows, k, j) * inner(rows.x, int(rows.at[k]), int(rows.at[j]))
     if isinstance(rows, DenseRows):
         return float(rows.values[k].astype(np.float64) @ rows.values[j])
     left, right = (slice(rows.indptr[row], rows.indptr[row + 1]) for row in (k, j))
     _, a, b = np.intersect1d(rows.indices[left], rows.indices[right], assume_unique=True, return_indices=True)
     return float(rows.values[left][a].astype(np.float64) @ rows.values[right][b])
+
+
+@kernel
+def block(rows: OuterRows, side: int, w: Floats) -> Floats:
+    """The weights of one block."""
+    return w[side * rows.width : (side + 1) * rows.width]
+
+
+@kernel
+def overlap(rows: OuterRows, k: int, j: int) -> float:
+    """scale_k scale_j ⟨e_plus − e_minus, e_plus' − e_minus'⟩."""
+    same = 1.0 * (rows.plus[k] == rows.plus[j]) + 1.0 * (rows.minus[k] == rows.minus[j])
+    crossed = 1.0 * (rows.plus[k] == rows.minus[j]) + 1.0 * (rows.minus[k] == rows.plus[j])
+    return float(rows.scale[k] * rows.scale[j] * (same - crossed))
+
+
+def is_outer(rows: Any) -> bool:
+    return getattr(rows, "instance_class", None) is OuterRows
 
 
 def is_dense(rows: Any) -> bool:
@@ -111,6 +150,12 @@ def _dot(rows: Any, k: Any, w: Any) -> Any:  # noqa: ARG001
     def csr(rows: Any, k: Any, w: Any) -> Any:
         return csr_dot(rows.indices, rows.values, rows.indptr[k], rows.indptr[k + 1], w)
 
+    def outer(rows: Any, k: Any, w: Any) -> Any:
+        x, i = rows.x, rows.at[k]
+        return rows.scale[k] * (dot(x, i, block(rows, rows.plus[k], w)) - dot(x, i, block(rows, rows.minus[k], w)))
+
+    if is_outer(rows):
+        return outer
     return dense if is_dense(rows) else csr
 
 
@@ -124,6 +169,13 @@ def _add(rows: Any, k: Any, scale: Any, w: Any) -> Any:  # noqa: ARG001
     def csr(rows: Any, k: Any, scale: Any, w: Any) -> Any:
         csr_add(rows.indices, rows.values, rows.indptr[k], rows.indptr[k + 1], scale, w)
 
+    def outer(rows: Any, k: Any, scale: Any, w: Any) -> Any:
+        x, i, step = rows.x, rows.at[k], scale * rows.scale[k]
+        add(x, i, step, block(rows, rows.plus[k], w))
+        add(x, i, -step, block(rows, rows.minus[k], w))
+
+    if is_outer(rows):
+        return outer
     return dense if is_dense(rows) else csr
 
 
@@ -141,6 +193,11 @@ def _norm2(rows: Any, k: Any) -> Any:  # noqa: ARG001
             total += np.float64(rows.values[j]) * rows.values[j]
         return total
 
+    def outer(rows: Any, k: Any) -> Any:
+        return overlap(rows, k, k) * norm2(rows.x, rows.at[k])
+
+    if is_outer(rows):
+        return outer
     return dense if is_dense(rows) else csr
 
 
@@ -166,4 +223,10 @@ def _inner(rows: Any, k: Any, j: Any) -> Any:  # noqa: ARG001
                 b += 1
         return total
 
+    def outer(rows: Any, k: Any, j: Any) -> Any:
+        factor = overlap(rows, k, j)
+        return factor * inner(rows.x, rows.at[k], rows.at[j]) if factor != 0.0 else 0.0
+
+    if is_outer(rows):
+        return outer
     return dense if is_dense(rows) else csr

@@ -71,7 +71,7 @@ def train(
         config.solver.C,
         prior,
         dual_of(outcome),
-        DataInfo(config.data.url, dataset.fingerprint, dataset.n_examples, dataset.checksum),
+        DataInfo(dataset.location.url, dataset.fingerprint, dataset.n_examples, dataset.checksum),
         summarise(outcome, config, dataset),
         config.public(),
     )

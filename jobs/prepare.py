@@ -31,4 +31,5 @@ if __name__ == "__main__":
     try:
         main()
     except (InputError, OSError) as error:
-        sys.exit(f"{sys.argv[0]}: {error}")
+        print(f"{sys.argv[0]}: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -28,4 +28,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except (InputError, OSError) as error:
-        sys.exit(f"{sys.argv[0]}: {error}")
+        print(f"{sys.argv[0]}: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -13,7 +13,7 @@ from distdual.data.shard import Shard
 from distdual.prior import Prior
 from distdual.problems.base import Constraints
 from distdual.problems.binary import Binary
-from distdual.rows import DenseRows, Rows
+from distdual.rows import DenseRows, OuterRows, Rows
 
 
 class Program(NamedTuple):
@@ -33,6 +33,14 @@ class Optimum(NamedTuple):
 
 def dense(rows: Rows, width: int) -> Any:
     """The rows as a float64 matrix, filled in entry by entry."""
+    if isinstance(rows, OuterRows):
+        out = np.zeros((len(rows.at), width))
+        features = dense(rows.x, rows.width)
+        for k, at in enumerate(rows.at):
+            for j in range(rows.width):
+                out[k, rows.plus[k] * rows.width + j] += rows.scale[k] * features[at, j]
+                out[k, rows.minus[k] * rows.width + j] -= rows.scale[k] * features[at, j]
+        return out
     if isinstance(rows, DenseRows):
         return rows.values.astype(np.float64)
     out = np.zeros((len(rows.indptr) - 1, width))

@@ -156,7 +156,7 @@ def test_the_programs_prepare_train_verify_and_predict(cluster: Cluster, tmp_pat
 def test_the_programs_tell_of_bad_input_in_one_line(cluster: Cluster, arguments: list[str]) -> None:
     name, *rest = arguments
     ran = run("python", f"jobs/{name}", cluster.scheduler, *rest, cwd=ROOT, env=cluster.env)
-    assert ran.code == 1
+    assert ran.code == 2
     assert "Traceback" not in ran.err
     last = ran.err.splitlines()[-1]
     assert last.startswith(f"jobs/{name}: ")

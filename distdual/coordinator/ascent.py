@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from distdual.coordinator.space import Space, cross, move
-from distdual.kernel import kernel
-from distdual.rows import Floats, Ints, Rows, add, dot
+from distdual.coordinator.space import Plain, Space, cross, is_plain, move
+from distdual.kernel import kernel, specialise
+from distdual.rows import Floats, Ints, OuterRows, Rows, add, block, dot, is_outer, overlap
 
 RUN = 16  # neighbours visited in a row
 
@@ -163,7 +163,7 @@ def sweep_shared(
     for at in shuffle_runs(len(groups), 1, random):
         group = groups[at]
         slots = members[group_indptr[group] : group_indptr[group + 1]]
-        gained, worst, moved = improve_group(space, rows, margin, alpha, curve, capacity[group], slots, w, v)
+        gained, worst, moved = improve(space, rows, margin, alpha, curve, capacity[group], slots, w, v)
         gain += gained
         if capacity[group] < np.inf:
             loss += capacity[group] * worst
@@ -171,6 +171,126 @@ def sweep_shared(
             active[n_active] = group
             n_active += 1
     return gain, loss, n_active
+
+
+def improve(
+    space: Space,
+    rows: Rows,
+    margin: Floats,
+    alpha: Floats,
+    curve: Floats,
+    C: float,
+    slots: Ints,
+    w: Floats,
+    v: Floats,
+) -> tuple[float, float, bool]:
+    """Improve the α of one group; returns the gain in D, max(0, max_k g_k) as met, and whether anything moved."""
+    if isinstance(rows, OuterRows) and isinstance(space, Plain):
+        return improve_outer(space, rows, margin, alpha, curve, C, slots, w, v)
+    return improve_group(space, rows, margin, alpha, curve, C, slots, w, v)
+
+
+@specialise(improve)
+def _improve(
+    space: Any,
+    rows: Any,
+    margin: Any,  # noqa: ARG001 - Numba asks for the same names
+    alpha: Any,  # noqa: ARG001
+    curve: Any,  # noqa: ARG001
+    C: Any,  # noqa: ARG001
+    slots: Any,  # noqa: ARG001
+    w: Any,  # noqa: ARG001
+    v: Any,  # noqa: ARG001
+) -> Any:
+    way = improve_outer if is_outer(rows) and is_plain(space) else improve_group
+
+    def chosen(space: Any, rows: Any, margin: Any, alpha: Any, curve: Any, C: Any, slots: Any, w: Any, v: Any) -> Any:
+        return way(space, rows, margin, alpha, curve, C, slots, w, v)
+
+    return chosen
+
+
+@kernel
+def improve_outer(
+    space: Space,  # noqa: ARG001 - as improve_group
+    rows: OuterRows,
+    margin: Floats,
+    alpha: Floats,
+    curve: Floats,
+    C: float,
+    slots: Ints,
+    w: Floats,
+    v: Floats,  # noqa: ARG001
+) -> tuple[float, float, bool]:
+    """The same as improve_group for rows that share features and +block: inner products cost nothing here.
+
+    Gradients are computed once, then follow each step by ⟨x_k, x_j⟩ = overlap · ||features||²; w moves at the end.
+    """
+    n, first = len(slots), slots[0]
+    x, at, plus = rows.x, rows.at[first], block(rows, rows.plus[first], w)
+    ahead = dot(x, at, plus)
+    square = curve[first] / overlap(rows, first, first)
+    g, delta = np.empty(n), np.zeros(n)
+    worst, used = 0.0, 0.0
+    for s in range(n):
+        k = slots[s]
+        g[s] = margin[k] - rows.scale[k] * (ahead - dot(x, at, block(rows, rows.minus[k], w)))
+        worst = max(worst, g[s])
+        used += alpha[k]
+    gain = 0.0
+    for _ in range(2 * n + 2):
+        up, down = extremes(g, alpha, slots)
+        k = slots[up]
+        if g[up] > 0.0 and used < C:
+            step, other = best_step(g[up], curve[k], 0.0, C - used), -1
+            gained = step * (g[up] - 0.5 * step * curve[k])
+        elif g[up] > 0.0 and down >= 0 and g[up] > g[down]:
+            other = slots[down]
+            bend = curve[k] + curve[other] - 2.0 * square * overlap(rows, k, other)
+            step = best_step(g[up] - g[down], max(bend, 0.0), 0.0, alpha[other])
+            gained = step * (g[up] - g[down] - 0.5 * step * bend)
+        elif down >= 0 and g[down] < 0.0:
+            up, k, other = down, slots[down], -1
+            step = best_step(g[up], curve[k], -alpha[k], 0.0)
+            gained = step * (g[up] - 0.5 * step * curve[k])
+        else:
+            break
+        if not gained > 0.0:
+            break
+        gain += gained
+        alpha[k] = max(0.0, alpha[k] + step)
+        delta[up] += step
+        if other >= 0:
+            alpha[other] = max(0.0, alpha[other] - step)
+            delta[down] -= step
+        else:
+            used += step
+        for s in range(n):
+            g[s] -= step * square * overlap(rows, slots[s], k)
+            if other >= 0:
+                g[s] += step * square * overlap(rows, slots[s], other)
+    moved, total = False, 0.0
+    for s in range(n):
+        if delta[s] != 0.0:
+            moved = True
+            scaled = delta[s] * rows.scale[slots[s]]
+            total += scaled
+            add(x, at, -scaled, block(rows, rows.minus[slots[s]], w))
+    if total != 0.0:
+        add(x, at, total, plus)
+    return gain, worst, moved
+
+
+@kernel
+def extremes(g: Floats, alpha: Floats, slots: Ints) -> tuple[int, int]:
+    """The place of the largest gradient, and of the smallest among those with α > 0, or −1."""
+    up, down = 0, -1
+    for s in range(len(slots)):
+        if g[s] > g[up]:
+            up = s
+        if alpha[slots[s]] > 0.0 and (down < 0 or g[s] < g[down]):
+            down = s
+    return up, down
 
 
 @kernel

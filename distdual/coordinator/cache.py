@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.coordinator.space import Space, curvature, space_of
+from distdual.data.shard import take_rows
+from distdual.errors import InputError
 from distdual.kernel import kernel
 from distdual.prior import Prior
 from distdual.problems.base import Constraints, Keys
-from distdual.rows import CsrRows, DenseRows, Floats, Ints, Rows, add
+from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints, OuterRows, Rows, add
 from distdual.workers.scan import Identities, are_new, identities
 
 
@@ -47,10 +49,10 @@ class Growing:
         self.size = len(which)
 
 
-class GrowingRows:
-    """Rows of either format, growing in place."""
+class GrowingFeatures:
+    """Dense or CSR rows, growing in place."""
 
-    def __init__(self, like: Rows) -> None:
+    def __init__(self, like: Features) -> None:
         self.dense = isinstance(like, DenseRows)
         if isinstance(like, DenseRows):
             self.values = Growing(np.float32, like.values.shape[1])
@@ -60,8 +62,11 @@ class GrowingRows:
             self.indices = Growing(like.indices.dtype)
             self.values = Growing(np.float32)
 
+    def __len__(self) -> int:
+        return self.values.size if self.dense else self.indptr.size - 1
+
     @property
-    def view(self) -> Rows:
+    def view(self) -> Features:
         if self.dense:
             return DenseRows(self.values.view)
         return CsrRows(self.indptr.view, self.indices.view, self.values.view)
@@ -70,7 +75,7 @@ class GrowingRows:
     def nbytes(self) -> int:
         return self.values.nbytes if self.dense else self.values.nbytes + self.indices.nbytes + self.indptr.nbytes
 
-    def extend(self, rows: Rows) -> None:
+    def extend(self, rows: Features) -> None:
         if isinstance(rows, DenseRows):
             self.values.extend(rows.values)
             return
@@ -83,12 +88,50 @@ class GrowingRows:
         if self.dense:
             self.values.keep(which)
             return
-        indptr = self.indptr.view
-        at, new = ragged_take(indptr, which)
+        at, new = ragged_take(self.indptr.view, which)
         self.indices.keep(at)
         self.values.keep(at)
         self.indptr.size = 0
         self.indptr.extend(new)
+
+
+class GrowingOuter:
+    """Outer rows, growing in place; the features of an example that is here already are not stored again."""
+
+    def __init__(self, like: OuterRows) -> None:
+        self.x = GrowingFeatures(like.x)
+        self.at = Growing(np.int64)
+        self.plus = Growing(np.int32)
+        self.minus = Growing(np.int32)
+        self.scale = Growing(np.float64)
+        self.width = like.width
+
+    @property
+    def view(self) -> OuterRows:
+        return OuterRows(self.x.view, self.at.view, self.plus.view, self.minus.view, self.scale.view, self.width)
+
+    @property
+    def nbytes(self) -> int:
+        return self.x.nbytes + sum(part.nbytes for part in (self.at, self.plus, self.minus, self.scale))
+
+    def extend(self, rows: OuterRows, stored: Ints) -> None:
+        """Add rows; `stored` is the slot of another constraint of the same example, or −1."""
+        new = np.flatnonzero(stored < 0)
+        place = np.where(stored < 0, 0, self.at.view[stored] if self.at.size else 0)
+        place[new] = len(self.x) + np.arange(len(new))
+        self.x.extend(take_rows(rows.x, rows.at[new]))
+        self.at.extend(place)
+        self.plus.extend(rows.plus)
+        self.minus.extend(rows.minus)
+        self.scale.extend(rows.scale)
+
+    def keep(self, which: Ints) -> None:
+        for part in (self.at, self.plus, self.minus, self.scale):
+            part.keep(which)
+        used, place = np.unique(self.at.view, return_inverse=True)
+        self.x.keep(used)
+        self.at.size = 0
+        self.at.extend(place)
 
 
 def ragged_take(indptr: Ints, which: Ints) -> tuple[Ints, Ints]:
@@ -121,7 +164,7 @@ class ConstraintCache:
     def __init__(self, C: float, prior: Prior) -> None:
         self.C = C
         self.prior = prior
-        self.rows: GrowingRows | None = None
+        self.rows: GrowingFeatures | GrowingOuter | None = None
         self.example = Growing(np.int64)
         self.cost = Growing(np.float64)
         self.margin = Growing(np.float64)
@@ -195,11 +238,9 @@ class ConstraintCache:
         fresh = are_new(identity, self._near(new.example))
         if not fresh.all():
             new, identity = new.take(np.flatnonzero(fresh)), identity[fresh]
-        if self.rows is None:
-            self.rows = GrowingRows(new.rows)
         n = len(identity)
         slots = np.arange(len(self), len(self) + n)
-        self.rows.extend(new.rows)
+        self._extend_rows(new)
         self.example.extend(new.example)
         self.cost.extend(new.cost)
         self.margin.extend(new.margin)
@@ -214,17 +255,30 @@ class ConstraintCache:
         self.key_values.extend(new.keys.values)
         return slots
 
+    def _extend_rows(self, new: Constraints) -> None:
+        if isinstance(new.rows, OuterRows):
+            self.rows = self.rows or GrowingOuter(new.rows)
+            assert isinstance(self.rows, GrowingOuter)
+            self.rows.extend(new.rows, self._sibling(new.example))
+            return
+        self.rows = self.rows or GrowingFeatures(new.rows)
+        assert isinstance(self.rows, GrowingFeatures)
+        self.rows.extend(new.rows)
+
+    def _sibling(self, example: Ints) -> Ints:
+        """The slot of some constraint of each example, or −1 where there is none yet."""
+        if not self.n_groups:
+            return np.full(len(example), -1)
+        group = np.minimum(np.searchsorted(self.group_example, example), self.n_groups - 1)
+        here = self.group_example[group] == example
+        return np.where(here, self.members[self.group_indptr[group]], -1)
+
     def insert_nonnegative(self, like: Rows) -> None:
         """w_k ≥ 0 as constraints without slack: row e_k, margin 0, infinite capacity, group −1 − k."""
         at = np.flatnonzero(self.prior.floor == 0.0)
-        n, ones = len(at), np.ones(len(at), dtype=np.float32)
-        if isinstance(like, DenseRows):
-            dense = np.zeros((n, like.values.shape[1]), dtype=np.float32)
-            dense[np.arange(n), at] = ones
-            rows: Rows = DenseRows(dense)
-        else:
-            rows = CsrRows(np.arange(n + 1), at.astype(like.indices.dtype), ones)
-        self.insert(Constraints(-1 - at, np.full(n, np.inf), np.zeros(n), rows, Keys.none(n)))
+        n = len(at)
+        if n:
+            self.insert(Constraints(-1 - at, np.full(n, np.inf), np.zeros(n), unit_rows(at, like), Keys.none(n)))
 
     def prune(self, idle: int) -> int:
         """Drop constraints of examples whose α was 0 at the last `idle` calls and is now; returns how many."""
@@ -270,6 +324,18 @@ class ConstraintCache:
         starts = np.flatnonzero(np.append(True, by_group[1:] != by_group[:-1])[: len(by_group)])
         self.group_indptr = np.append(starts, len(by_group))
         self.group_example = by_group[starts]
+
+
+def unit_rows(at: Ints, like: Rows) -> Rows:
+    """Rows e_k, in the format of others."""
+    n = len(at)
+    if isinstance(like, OuterRows):
+        raise InputError("prior: w_k ≥ 0 under a full precision matrix is not possible for multiclass problems")
+    if isinstance(like, CsrRows):
+        return CsrRows(np.arange(n + 1), at.astype(like.indices.dtype), np.ones(n, dtype=np.float32))
+    dense = np.zeros((n, like.values.shape[1]), dtype=np.float32)
+    dense[np.arange(n), at] = 1.0
+    return DenseRows(dense)
 
 
 @kernel

@@ -7,9 +7,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.kernel import specialise
+from distdual.kernel import gather_kernel, kernel, specialise
 from distdual.prior import Prior
-from distdual.rows import Floats, Rows, add, inner, is_dense, norm2
+from distdual.rows import (
+    DenseRows,
+    Features,
+    Floats,
+    Rows,
+    Singles,
+    add,
+    block,
+    dot,
+    inner,
+    is_dense,
+    is_outer,
+    norm2,
+)
 
 
 class Plain(NamedTuple):
@@ -73,8 +86,51 @@ def cross(space: Space, rows: Rows, k: int, j: int) -> float:
     return float(left @ (space.variance * right if isinstance(space, Diagonal) else space.images[j]))
 
 
+def is_plain(space: Any) -> bool:
+    return _class(space) is Plain
+
+
 def _class(space: Any) -> Any:
     return getattr(space, "instance_class", None)
+
+
+@kernel
+def shift_dense(space: Diagonal, values: Singles, offset: int, step: float, w: Floats, v: Floats) -> None:
+    """v += step · values from `offset` on, and w follows."""
+    for j in range(len(values)):
+        c = offset + j
+        v[c] += step * values[j]
+        w[c] = max(space.mean[c] + space.variance[c] * v[c], space.floor[c])
+
+
+@gather_kernel
+def shift_csr(
+    space: Diagonal, indices: Any, values: Singles, begin: int, end: int, offset: int, step: float, w: Floats, v: Floats
+) -> None:
+    """The same for a sparse row."""
+    for i in range(begin, end):
+        c = offset + indices[i]
+        v[c] += step * values[i]
+        w[c] = max(space.mean[c] + space.variance[c] * v[c], space.floor[c])
+
+
+def shift(space: Diagonal, x: Features, k: int, offset: int, step: float, w: Floats, v: Floats) -> None:
+    """v += step · x_k from `offset` on, and w follows; for kernels, which see `_shift`."""
+    if isinstance(x, DenseRows):
+        shift_dense(space, x.values[k], offset, step, w, v)
+    else:
+        shift_csr(space, x.indices, x.values, x.indptr[k], x.indptr[k + 1], offset, step, w, v)
+
+
+@specialise(shift)
+def _shift(space: Any, x: Any, k: Any, offset: Any, step: Any, w: Any, v: Any) -> Any:  # noqa: ARG001
+    def dense(space: Any, x: Any, k: Any, offset: Any, step: Any, w: Any, v: Any) -> Any:
+        shift_dense(space, x.values[k], offset, step, w, v)
+
+    def csr(space: Any, x: Any, k: Any, offset: Any, step: Any, w: Any, v: Any) -> Any:
+        shift_csr(space, x.indices, x.values, x.indptr[k], x.indptr[k + 1], offset, step, w, v)
+
+    return dense if is_dense(x) else csr
 
 
 @specialise(move)
@@ -82,26 +138,23 @@ def _move(space: Any, rows: Any, k: Any, step: Any, w: Any, v: Any) -> Any:  # n
     def plain(space: Any, rows: Any, k: Any, step: Any, w: Any, v: Any) -> Any:  # noqa: ARG001
         add(rows, k, step, w)
 
-    def diagonal_dense(space: Any, rows: Any, k: Any, step: Any, w: Any, v: Any) -> Any:
-        for j in range(rows.values.shape[1]):
-            v[j] += step * rows.values[k, j]
-            w[j] = max(space.mean[j] + space.variance[j] * v[j], space.floor[j])
-
-    def diagonal_csr(space: Any, rows: Any, k: Any, step: Any, w: Any, v: Any) -> Any:
-        for i in range(rows.indptr[k], rows.indptr[k + 1]):
-            j = rows.indices[i]
-            v[j] += step * rows.values[i]
-            w[j] = max(space.mean[j] + space.variance[j] * v[j], space.floor[j])
-
     def full(space: Any, rows: Any, k: Any, step: Any, w: Any, v: Any) -> Any:  # noqa: ARG001
         for j in range(space.images.shape[1]):
             w[j] += step * space.images[k, j]
+
+    def diagonal(space: Any, rows: Any, k: Any, step: Any, w: Any, v: Any) -> Any:
+        shift(space, rows, k, 0, step, w, v)
+
+    def diagonal_outer(space: Any, rows: Any, k: Any, step: Any, w: Any, v: Any) -> Any:
+        scaled = step * rows.scale[k]
+        shift(space, rows.x, rows.at[k], rows.plus[k] * rows.width, scaled, w, v)
+        shift(space, rows.x, rows.at[k], rows.minus[k] * rows.width, -scaled, w, v)
 
     if _class(space) is Plain:
         return plain
     if _class(space) is Full:
         return full
-    return diagonal_dense if is_dense(rows) else diagonal_csr
+    return diagonal_outer if is_outer(rows) else diagonal
 
 
 @specialise(cross)
@@ -109,43 +162,60 @@ def _cross(space: Any, rows: Any, k: Any, j: Any) -> Any:  # noqa: ARG001
     def plain(space: Any, rows: Any, k: Any, j: Any) -> Any:  # noqa: ARG001
         return inner(rows, k, j)
 
-    def diagonal_dense(space: Any, rows: Any, k: Any, j: Any) -> Any:
+    def full(space: Any, rows: Any, k: Any, j: Any) -> Any:
+        return dot(rows, k, space.images[j])
+
+    def diagonal(space: Any, rows: Any, k: Any, j: Any) -> Any:
+        return weighted(rows, k, j, space.variance)
+
+    def diagonal_outer(space: Any, rows: Any, k: Any, j: Any) -> Any:
+        x, a, b = rows.x, rows.at[k], rows.at[j]
+        plus, minus = rows.plus[k], rows.minus[k]
+        signs = 1.0 * (plus == rows.plus[j]) - 1.0 * (plus == rows.minus[j])
+        total = signs * weighted(x, a, b, block(rows, plus, space.variance)) if signs != 0.0 else 0.0
+        signs = 1.0 * (minus == rows.minus[j]) - 1.0 * (minus == rows.plus[j])
+        if signs != 0.0:
+            total += signs * weighted(x, a, b, block(rows, minus, space.variance))
+        return rows.scale[k] * rows.scale[j] * total
+
+    if _class(space) is Plain:
+        return plain
+    if _class(space) is Full:
+        return full
+    return diagonal_outer if is_outer(rows) else diagonal
+
+
+def weighted(x: Features, k: int, j: int, weight: Floats) -> float:
+    """Σ_c weight_c x_kc x_jc."""
+    left, right = np.zeros(len(weight)), np.zeros(len(weight))
+    add(x, k, 1.0, left)
+    add(x, j, 1.0, right)
+    return float(left @ (weight * right))
+
+
+@specialise(weighted)
+def _weighted(x: Any, k: Any, j: Any, weight: Any) -> Any:  # noqa: ARG001
+    def dense(x: Any, k: Any, j: Any, weight: Any) -> Any:
         total = 0.0
-        for c in range(rows.values.shape[1]):
-            total += space.variance[c] * np.float64(rows.values[k, c]) * rows.values[j, c]
+        for c in range(x.values.shape[1]):
+            total += weight[c] * np.float64(x.values[k, c]) * x.values[j, c]
         return total
 
-    def diagonal_csr(space: Any, rows: Any, k: Any, j: Any) -> Any:
+    def csr(x: Any, k: Any, j: Any, weight: Any) -> Any:
         total = 0.0
-        a, b = rows.indptr[k], rows.indptr[j]
-        while a < rows.indptr[k + 1] and b < rows.indptr[j + 1]:
-            if rows.indices[a] == rows.indices[b]:
-                total += space.variance[rows.indices[a]] * np.float64(rows.values[a]) * rows.values[b]
+        a, b = x.indptr[k], x.indptr[j]
+        while a < x.indptr[k + 1] and b < x.indptr[j + 1]:
+            if x.indices[a] == x.indices[b]:
+                total += weight[x.indices[a]] * np.float64(x.values[a]) * x.values[b]
                 a += 1
                 b += 1
-            elif rows.indices[a] < rows.indices[b]:
+            elif x.indices[a] < x.indices[b]:
                 a += 1
             else:
                 b += 1
         return total
 
-    def full_dense(space: Any, rows: Any, k: Any, j: Any) -> Any:
-        total = 0.0
-        for c in range(rows.values.shape[1]):
-            total += rows.values[k, c] * space.images[j, c]
-        return total
-
-    def full_csr(space: Any, rows: Any, k: Any, j: Any) -> Any:
-        total = 0.0
-        for i in range(rows.indptr[k], rows.indptr[k + 1]):
-            total += rows.values[i] * space.images[j, rows.indices[i]]
-        return total
-
-    if _class(space) is Plain:
-        return plain
-    if _class(space) is Full:
-        return full_dense if is_dense(rows) else full_csr
-    return diagonal_dense if is_dense(rows) else diagonal_csr
+    return dense if is_dense(x) else csr
 
 
 @specialise(curvature)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from distdual.data.shard import Block
 from distdual.data.source import BLOCK_BYTES
 from distdual.errors import InputError
-from distdual.rows import CsrRows, DenseRows, Floats, Rows, Singles, n_rows
+from distdual.rows import CsrRows, DenseRows, Features, Floats, Singles, n_rows
 
 
 class Stream:
@@ -62,7 +62,7 @@ def blocks_from_arrays(
 
 
 def assemble(
-    features: Iterator[Rows], n_examples: int | None, columns: dict[str, Stream], name: str
+    features: Iterator[Features], n_examples: int | None, columns: dict[str, Stream], name: str
 ) -> Iterator[Block]:
     """Join each run of rows with as many labels, costs and margins; all must end together."""
     for column in columns.values():
@@ -88,7 +88,7 @@ def column_stream(name: str, array: Any) -> Stream:
     return Stream(name, len(array), iter([array]))
 
 
-def rows_of(x: Any, name: str, first: int = 0) -> Iterator[Rows]:
+def rows_of(x: Any, name: str, first: int = 0) -> Iterator[Features]:
     """Runs of rows of about 8 MB; `first` is the number of the first row, for messages."""
     check_real(x.dtype, name)
     if x.shape[1] == 0:

@@ -38,6 +38,12 @@ class Location:
     def __truediv__(self, name: str) -> "Location":
         return Location(f"{self.url}/{name}", self.storage_options)
 
+    def absolute(self) -> "Location":
+        """The same folder whatever the process's own is: what is sent to workers and written down."""
+        if self.remote or "://" in self.url:
+            return self
+        return Location(os.path.abspath(self.url), self.storage_options)
+
     @property
     def remote(self) -> bool:
         return self._protocol not in ("file", "local")

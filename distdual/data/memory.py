@@ -12,7 +12,7 @@ from distdual.data.shard import Block, Shard
 from distdual.data.store import natural
 from distdual.data.write import label_name
 from distdual.errors import InputError
-from distdual.rows import CsrRows, DenseRows, Ints, Rows
+from distdual.rows import CsrRows, DenseRows, Features, Ints
 
 SHARD_BYTES = 8 << 20
 
@@ -56,19 +56,19 @@ class MemoryDataset:
         return self.shards[number], 0
 
 
-def in_memory(x: Any, y: Any, cost: Any = None, margin: Any = None) -> MemoryDataset:
-    """A data set of NumPy, scipy.sparse or Dask arrays for a classification problem."""
+def in_memory(x: Any, y: Any, cost: Any = None, margin: Any = None, *, regression: bool = False) -> MemoryDataset:
+    """A data set of NumPy, scipy.sparse or Dask arrays; labels are classes unless they are targets of a regression."""
     blocks = blocks_of(x, y, cost, margin)
     if not blocks or not x.shape[1]:
         raise InputError(f"the arrays hold no examples or no features: shape {x.shape}")
-    values = np.unique(np.concatenate([block.y for block in blocks]))
+    values = np.unique(np.concatenate([block.y for block in blocks])) if not regression else np.empty(0)
     names = [label_name(value) for value in values.tolist()]
     classes = tuple(sorted(names, key=natural))
     rank = np.array([classes.index(name) for name in names], dtype=np.int32)
 
     def shard(number: int, block: Block, first: int) -> Shard:
-        codes = rank[np.searchsorted(values, block.y)]
-        return Shard(number, first, block.x, codes, block.cost, block.margin)
+        y = block.y.astype(np.float64) if regression else rank[np.searchsorted(values, block.y)]
+        return Shard(number, first, block.x, y, block.cost, block.margin)
 
     firsts = np.cumsum([0, *(len(block.y) for block in blocks)])
     shards = tuple(shard(s, block, int(firsts[s])) for s, block in enumerate(blocks))
@@ -91,7 +91,7 @@ def blocks_of(x: Any, y: Any, cost: Any, margin: Any) -> list[Block]:
     return [Block(piece.x, piece.y, piece.cost, piece.margin) for piece in pieces]
 
 
-def as_they_are(x: Any) -> Rows | None:
+def as_they_are(x: Any) -> Features | None:
     """Features as kernels take them, without a copy of the values; None if that needs one."""
     if is_sparse(x):
         ready = x.format == "csr" and x.dtype == np.float32 and x.indices.dtype == np.int32 and x.has_canonical_format

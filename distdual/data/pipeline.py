@@ -22,7 +22,7 @@ from distdual.data.write import SHARD_BYTES, DatasetWriter
 from distdual.errors import InputError
 from distdual.rows import Bools, CsrRows, DenseRows, Floats
 
-KINDS = ("binary",)
+KINDS = ("binary", "multiclass", "regression")
 MARK = "prepare.unfinished"  # stands in DEST while DEST/train and DEST/test are being written
 
 
@@ -31,7 +31,7 @@ class Options:
     """How to write a data set, whatever the source."""
 
     kind: str
-    """The problem it is for: "binary"."""
+    """The problem it is for: "binary", "multiclass" or "regression"."""
 
     shard_bytes: int = SHARD_BYTES
     """Features of one shard, about."""

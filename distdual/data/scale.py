@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from distdual.data.shard import Block
 from distdual.errors import InputError
 from distdual.kernel import kernel
-from distdual.rows import CsrRows, DenseRows, Floats, Ints, Rows, Singles, n_rows
+from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints, Singles, n_rows
 
 SCALES = ("none", "unit-variance", "unit-rows")
 
@@ -27,7 +27,7 @@ class ColumnSpread:
         self.mean: Floats = np.zeros(0)
         self.squares: Floats = np.zeros(0)
 
-    def add(self, x: Rows) -> None:
+    def add(self, x: Features) -> None:
         self.n_examples += n_rows(x)
         if isinstance(x, DenseRows):
             self._grow(x.values.shape[1])
@@ -57,7 +57,7 @@ def scale_columns(block: Block, factors: Floats, name: str) -> Block:
     """Divide each column; columns beyond `factors` were not seen in training and stay as they are."""
     x = block.x
     if isinstance(x, DenseRows):
-        scaled: Rows = DenseRows(divide(x.values, factors[: x.values.shape[1]]))
+        scaled: Features = DenseRows(divide(x.values, factors[: x.values.shape[1]]))
     else:
         longer = np.append(factors, 1.0)
         scaled = x._replace(values=divide(x.values, longer[np.minimum(x.indices, len(factors))]))

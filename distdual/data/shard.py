@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.rows import CsrRows, DenseRows, Floats, Rows, n_rows
+from distdual.rows import CsrRows, DenseRows, Features, Floats, n_rows
 
 
 class Block(NamedTuple):
     """A run of examples on the way into a data set, labels still as the source spells them."""
 
-    x: Rows
+    x: Features
     y: NDArray[Any]
     cost: Floats | None = None
     margin: Floats | None = None
@@ -30,7 +30,7 @@ class Shard:
 
     number: int
     first: int
-    x: Rows
+    x: Features
     y: NDArray[Any]
     cost: Floats | None = None
     margin: Floats | None = None
@@ -42,7 +42,7 @@ class Shard:
     def piece(self, begin: int, end: int) -> "Shard":
         """Examples begin … end − 1, without copying a feature."""
         if isinstance(self.x, DenseRows):
-            x: Rows = DenseRows(self.x.values[begin:end])
+            x: Features = DenseRows(self.x.values[begin:end])
         else:
             x = self.x._replace(indptr=self.x.indptr[begin : end + 1])
         cost = None if self.cost is None else self.cost[begin:end]
@@ -55,7 +55,7 @@ class Shard:
         return sum(part.nbytes for part in parts if part is not None)
 
 
-def take_rows(x: Rows, which: Any) -> Rows:
+def take_rows(x: Features, which: Any) -> Features:
     """The rows selected by a slice, an index array or a mask, as a copy unless a slice of dense rows."""
     if isinstance(x, DenseRows):
         return DenseRows(x.values[which])
@@ -66,7 +66,7 @@ def take_rows(x: Rows, which: Any) -> Rows:
     return CsrRows(indptr, x.indices[at], x.values[at])
 
 
-def join_rows(parts: list[Rows]) -> Rows:
+def join_rows(parts: list[Features]) -> Features:
     """Several matrices of one format, one below the other."""
     if len(parts) == 1:
         return parts[0]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from distdual.data.shard import Block, join_blocks
 from distdual.data.source import BLOCK_BYTES
 from distdual.errors import InputError
-from distdual.rows import CsrRows, DenseRows, Rows
+from distdual.rows import CsrRows, DenseRows, Features
 
 BUCKETS = 64
 BUDGET_BYTES = 128 << 20
@@ -127,7 +127,7 @@ def read_blocks(file: IO[bytes]) -> Iterator[Block]:
     file.seek(0)
     while file.tell() < end:
         sparse, has_cost, has_margin = np.load(file, allow_pickle=False)
-        x: Rows = CsrRows(load(file), load(file), load(file)) if sparse else DenseRows(load(file))
+        x: Features = CsrRows(load(file), load(file), load(file)) if sparse else DenseRows(load(file))
         yield Block(x, load(file), load(file) if has_cost else None, load(file) if has_margin else None)
 
 

@@ -25,7 +25,7 @@ from distdual.data.layout import ATTRIBUTES, AXES, CHECKSUMS, FORMAT, LENGTHS, N
 from distdual.data.location import Location, clear_errors
 from distdual.data.shard import Shard
 from distdual.errors import InputError
-from distdual.rows import CsrRows, DenseRows, Floats, Ints, Rows
+from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints
 
 TABLES = (LENGTHS, NORMS, CHECKSUMS)
 
@@ -207,7 +207,7 @@ class Dataset:
             )
 
     def _shard(self, number: int, arrays: dict[str, NDArray[Any]]) -> Shard:
-        x: Rows
+        x: Features
         if self.layout.sparse:
             x = CsrRows(arrays["indptr"], arrays["indices"], arrays["values"])
         else:
@@ -216,7 +216,7 @@ class Dataset:
         return Shard(number, int(self.first[number]), x, y, arrays.get("cost"), arrays.get("margin"))
 
 
-def shard_arrays(x: Rows, y: NDArray[Any], cost: Floats | None, margin: Floats | None) -> dict[str, NDArray[Any]]:
+def shard_arrays(x: Features, y: NDArray[Any], cost: Floats | None, margin: Floats | None) -> dict[str, NDArray[Any]]:
     """The arrays of a shard under their names in the data set."""
     features = {"x": x.values} if isinstance(x, DenseRows) else x._asdict()
     columns = {"y": y, "cost": cost, "margin": margin}
@@ -265,7 +265,7 @@ def open_dataset(location: Location) -> Dataset:
         except (KeyError, MissingChunkError, ValueError, RuntimeError) as error:
             raise DamagedError(f"{location}: an array is missing or damaged ({error}); prepare it again") from None
     store.sizes.clear()
-    return Dataset(location, layout, lengths, largest_norm, checksum, arrays, store)
+    return Dataset(location.absolute(), layout, lengths, largest_norm, checksum, arrays, store)
 
 
 def open_group(location: Location, store: StrictStore) -> zarr.Group:
@@ -317,7 +317,7 @@ def open_once(location: Location, fingerprint: str) -> Dataset:
         return _opened[key]
 
 
-def axis_length(x: Rows, axis: Axis) -> int:
+def axis_length(x: Features, axis: Axis) -> int:
     if axis == "value":
         return int(x.indptr[-1]) if isinstance(x, CsrRows) else 0
     return len(x.indptr) - 1 if isinstance(x, CsrRows) else len(x.values)

@@ -38,7 +38,7 @@ from distdual.data.store import (
     zarr_store,
 )
 from distdual.errors import InputError
-from distdual.rows import CsrRows, DenseRows, Floats, Rows, n_rows
+from distdual.rows import CsrRows, DenseRows, Features, Floats, n_rows
 
 MANY = 1 << 30  # shards an array has room for until the real number is known; Zarr's metadata does not grow with it
 SHARD_BYTES = 16 << 20
@@ -361,7 +361,7 @@ def row_of(x: CsrRows, k: int) -> int:
     return int(np.searchsorted(x.indptr, k, side="right")) - 1
 
 
-def index_dtype(x: Rows, n_features: int | None) -> str:
+def index_dtype(x: Features, n_features: int | None) -> str:
     """int32 unless a column lies, or may lie, beyond it."""
     last = n_features - 1 if n_features else int(x.indices.max(initial=0)) if isinstance(x, CsrRows) else 0
     return "int32" if last <= np.iinfo(np.int32).max else "int64"
@@ -376,7 +376,7 @@ def label_name(label: Any) -> str:
     return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
 
 
-def chunk_lengths(x: Rows, shard_bytes: int, *, last: bool) -> dict[Axis, int]:
+def chunk_lengths(x: Features, shard_bytes: int, *, last: bool) -> dict[Axis, int]:
     """The longest axes a shard may have, from the first examples; exact if these are all there are."""
     n = n_rows(x)
     if isinstance(x, DenseRows):
@@ -393,7 +393,7 @@ def chunk_lengths(x: Rows, shard_bytes: int, *, last: bool) -> dict[Axis, int]:
     return {"example": max(1, many), "value": fit}
 
 
-def shard_ends(x: Rows, chunk: dict[Axis, int], *, last: bool) -> Iterator[int]:
+def shard_ends(x: Features, chunk: dict[Axis, int], *, last: bool) -> Iterator[int]:
     """Cut rows into shards: the end of each that is full, and of the rest if it is the last."""
     n = n_rows(x)
     begin = 0
@@ -430,7 +430,7 @@ def bad_rows(bad: NDArray[np.bool_], where: str, first: int, what: str) -> None:
         raise InputError(f"{where}, row {row} (example {first + row}): {what}")
 
 
-def finite_rows(x: Rows) -> NDArray[np.bool_]:
+def finite_rows(x: Features) -> NDArray[np.bool_]:
     if isinstance(x, DenseRows):
         return np.asarray(np.isfinite(x.values).all(axis=1))
     good = np.isfinite(x.values)
@@ -439,7 +439,7 @@ def finite_rows(x: Rows) -> NDArray[np.bool_]:
     return ~np.isin(np.arange(n_rows(x)), np.searchsorted(x.indptr, np.flatnonzero(~good), side="right") - 1)
 
 
-def largest_norm(x: Rows) -> float:
+def largest_norm(x: Features) -> float:
     squares = x.values.astype(np.float64) ** 2
     if isinstance(x, DenseRows):
         per_row: Floats = squares.sum(axis=1)

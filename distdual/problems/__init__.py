@@ -1,4 +1,4 @@
-"""The problems that can be learnt: base (the contract), binary."""
+"""The problems that can be learnt: base (the contract), linear (what some share), binary, multiclass, regression."""
 
 import dataclasses
 import typing
@@ -9,8 +9,10 @@ from distdual.config import check_choice, convert, nearest
 from distdual.errors import InputError
 from distdual.problems.base import Problem
 from distdual.problems.binary import Binary
+from distdual.problems.multiclass import Multiclass
+from distdual.problems.regression import Regression
 
-KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in (Binary,)}
+KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in (Binary, Multiclass, Regression)}
 
 _FROM_DATA = ("n_features", "classes")
 

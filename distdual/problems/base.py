@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.data.shard import Shard, join_rows, take_rows
-from distdual.rows import Floats, Int32s, Ints, Rows
+from distdual.data.shard import Shard, take_rows
+from distdual.rows import Floats, Int32s, Ints, OuterRows, Rows
 
 
 class Keys(NamedTuple):
@@ -31,10 +31,11 @@ class Keys(NamedTuple):
         at = np.repeat(self.indptr[chosen] - indptr[:-1], lengths) + np.arange(indptr[-1])
         return Keys(indptr, self.values[at])
 
-    @staticmethod
-    def join(parts: "list[Keys]") -> "Keys":
-        lengths = np.concatenate([np.diff(part.indptr) for part in parts])
-        return Keys(np.concatenate([[0], np.cumsum(lengths)]), np.concatenate([part.values for part in parts]))
+
+def take_constraint_rows(rows: Rows, which: Any) -> Rows:
+    if isinstance(rows, OuterRows):
+        return rows._replace(at=rows.at[which], plus=rows.plus[which], minus=rows.minus[which], scale=rows.scale[which])
+    return take_rows(rows, which)
 
 
 class Constraints(NamedTuple):
@@ -51,23 +52,9 @@ class Constraints(NamedTuple):
             self.example[which],
             self.cost[which],
             self.margin[which],
-            take_rows(self.rows, which),
+            take_constraint_rows(self.rows, which),
             self.keys.take(which),
         )
-
-    @staticmethod
-    def join(parts: "list[Constraints]") -> "Constraints":
-        return Constraints(
-            np.concatenate([part.example for part in parts]),
-            np.concatenate([part.cost for part in parts]),
-            np.concatenate([part.margin for part in parts]),
-            join_rows([part.rows for part in parts]),
-            Keys.join([part.keys for part in parts]),
-        )
-
-    @property
-    def nbytes(self) -> int:
-        return sum(part.nbytes for part in (*self[:3], *self.rows, *self.keys))
 
 
 class Offenders(NamedTuple):

@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from distdual.data.store import open_dataset
 from distdual.errors import InputError
-from distdual.problems.base import Constraints, Keys
+from distdual.problems.base import Keys
 from distdual.problems.binary import Binary
 from distdual.workers.scan import (
     Loaded,
     Scan,
     Source,
-    are_new,
     identities,
     load_and_scan,
     load_shard,
@@ -50,13 +49,11 @@ def test_the_loss_is_the_cost_of_all_slacks(sparse):
 
 @shards
 def test_offenders_are_the_violated_constraints(sparse):
-    shard = shard_of(examples(0, 300, 4, cost=True, margin=True), sparse=sparse, first=60)
+    shard = shard_of(MADE, sparse=sparse, first=60)
     found = scan(shard).offenders
     program = naive.binary_program(PROBLEM, shard, C=1.0)
-    slack = naive.slacks(program, W)
-    violated = [i for i, xi in enumerate(slack) if xi > 0]
-    assert 0 < len(violated) < 300
-    assert min(slack[i] for i in violated) < 0.05  # also those that are hardly violated
+    violated = [i for i, xi in enumerate(naive.slacks(program, W)) if xi > 0]
+    assert 0 < len(violated) < 30
     np.testing.assert_array_equal(found.example, 60 + np.array(violated))
     np.testing.assert_allclose(naive.dense(found.rows, 5), program.rows[violated])
     np.testing.assert_array_equal(found.margin, program.margin[violated])
@@ -71,19 +68,6 @@ def test_what_the_coordinator_knows_is_not_sent_again_but_counts(sparse):
     report = scan(shard, known=known)
     assert report.loss == everything.loss
     assert_same_constraints(report.offenders, everything.offenders.take(slice(1, None, 2)))
-
-
-@shards
-def test_pieces_of_a_shard_add_up_to_the_shard(sparse):
-    shard = shard_of(MADE, sparse=sparse, number=2, first=60)
-    whole = scan(shard)
-    pieces = [
-        scan_shard(PROBLEM, Loaded(shard, 0, 0.0), W, Scan(2, 7, NOTHING, begin, end))
-        for begin, end in ((0, 7), (7, 8), (8, None))
-    ]
-    assert sum(piece.n_examples for piece in pieces) == whole.n_examples
-    assert sum(piece.loss for piece in pieces) == pytest.approx(whole.loss, rel=1e-12)
-    assert_same_constraints(Constraints.join([piece.offenders for piece in pieces]), whole.offenders)
 
 
 def test_weights_that_violate_nothing_give_an_empty_report():
@@ -151,19 +135,6 @@ def test_identities_are_the_same_in_plain_python(names):
     with np.errstate(over="ignore"):  # they are meant to wrap around
         mix_identities.py_func(example, keys.indptr, keys.values, plain)
     np.testing.assert_array_equal(plain, identities(example, keys))
-
-
-@pytest.mark.parametrize("version", [are_new, are_new.py_func], ids=["compiled", "in plain Python"])
-@compiling
-@given(
-    ids=st.lists(st.integers(0, 20), max_size=40), known=st.lists(st.integers(0, 20), max_size=40), scale=st.just(2**58)
-)
-def test_what_is_new_is_neither_known_nor_met_before(version, ids, known, scale):
-    found = version(np.array(ids, dtype=np.uint64) * scale, np.array(known, dtype=np.uint64) * scale)
-    seen = set(known)
-    for number, new in zip(ids, found, strict=True):
-        assert new == (number not in seen)
-        seen.add(number)
 
 
 def test_identities_do_not_depend_on_the_company():

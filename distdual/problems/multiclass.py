@@ -1,0 +1,186 @@
+"""Multiclass classification (Crammer-Singer): one constraint for each wrong class, all sharing the example's slack.
+
+    margin rescaling   l_ij = loss(y_i, j),   x_ij = (e_{y_i} − e_j) ⊗ (features_i, bias)
+    slack rescaling    l_ij = loss(y_i, j),   x_ij = loss(y_i, j) · (e_{y_i} − e_j) ⊗ (features_i, bias)
+
+w has one block of weights a class, the class's bias weight last. C_i = C · cost_i · class_cost[y_i].
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdual.config import check_choice
+from distdual.data.shard import Shard
+from distdual.errors import InputError
+from distdual.kernel import gather_kernel, kernel
+from distdual.problems.base import Constraints, Keys, Offenders, Problem
+from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, signed_rows
+from distdual.rows import DenseRows, Floats, Int32s, Ints, OuterRows, Singles
+
+BLOCK = 64  # examples whose scores are computed together
+
+
+@dataclass(frozen=True, kw_only=True)
+class Multiclass(Problem):
+    kind: ClassVar[str] = "multiclass"
+    oracle_work: ClassVar[float] = 2.0
+
+    n_features: int
+    classes: tuple[str, ...]
+
+    bias: float = 0.0
+    """The constant feature v of every class's bias weight; 0 for none."""
+
+    class_cost: Mapping[str, float] = field(default_factory=dict)
+    """What a unit of slack costs in a class, by label; 1 for a label that is not named."""
+
+    loss: list[Any] = field(default_factory=list)
+    """loss[y][j] of predicting j where y is right, classes in the order of `distdual info`; 0/1 if not given."""
+
+    rescaling: str = "margin"
+    """"margin" or "slack"."""
+
+    def __post_init__(self) -> None:
+        if len(self.classes) < 2:
+            raise InputError("a multiclass problem needs a data set with two labels or more")
+        check_bias(self.bias)
+        check_class_cost(self.class_cost, self.classes)
+        check_choice("problem.rescaling", self.rescaling, ["margin", "slack"])
+        check_loss(self.loss, len(self.classes))
+
+    @property
+    def width(self) -> int:
+        """Weights a class."""
+        return self.n_features + (self.bias != 0)
+
+    @property
+    def n_weights(self) -> int:  # type: ignore[override]
+        return len(self.classes) * self.width
+
+    @property
+    def losses(self) -> Floats:
+        """(K, K) loss of predicting j where y is right."""
+        return np.array(self.loss, dtype=np.float64) if self.loss else 1.0 - np.eye(len(self.classes))
+
+    def offenders(self, w: Floats, shard: Shard) -> Offenders:
+        slack, worst = np.empty(shard.n_examples), np.empty(shard.n_examples, dtype=np.int32)
+        for begin, scores in self._score_blocks(w, shard):
+            y, end = shard.y[begin : begin + len(scores)], begin + len(scores)
+            find_worst(scores, y, self.losses, self.rescaling == "slack", slack[begin:end], worst[begin:end])
+        return Offenders(slack, Keys(np.arange(shard.n_examples + 1), worst))
+
+    def costs(self, shard: Shard) -> Floats:
+        return costs_by_class(self.class_cost, self.classes, shard)
+
+    def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
+        y, j = shard.y[chosen], keys.values
+        loss = self.losses[y, j]
+        which, at = np.unique(chosen, return_inverse=True)
+        x = signed_rows(shard.x, np.ones(len(which), dtype=np.int32), which, self.width, self.bias)
+        scale = loss if self.rescaling == "slack" else np.ones(len(chosen))
+        return Constraints(
+            shard.first + chosen, self.costs(shard)[chosen], loss, OuterRows(x, at, y, j, scale, self.width), keys
+        )
+
+    def predict(self, w: Floats, shard: Shard) -> NDArray[np.int32]:
+        parts = [scores.argmax(axis=1) for _, scores in self._score_blocks(w, shard)]
+        return np.concatenate(parts).astype(np.int32) if parts else np.empty(0, dtype=np.int32)
+
+    def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
+        found = {"n": float(len(y)), "accuracy": float((y == predicted).sum())}
+        return {**found, "loss": float(self.losses[y, predicted].sum())} if self.loss else found
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "n_features": self.n_features,
+            "classes": list(self.classes),
+            "bias": self.bias,
+            "class_cost": dict(self.class_cost),
+            "loss": self.loss,
+            "rescaling": self.rescaling,
+        }
+
+    def _score_blocks(self, w: Floats, shard: Shard) -> Any:
+        """Scores of all classes, some examples at a time: (first example, (n, K))."""
+        blocks = w.reshape(len(self.classes), self.width)
+        dense = isinstance(shard.x, DenseRows)
+        by_feature = blocks if dense else np.ascontiguousarray(blocks[:, : self.n_features].T)
+        start = float(np.float32(self.bias)) * blocks[:, -1] if self.bias else np.zeros(len(blocks))
+        for begin in range(0, shard.n_examples, BLOCK):
+            scores = np.tile(start, (min(BLOCK, shard.n_examples - begin), 1))
+            if isinstance(shard.x, DenseRows):
+                add_dense_scores(shard.x.values[begin : begin + len(scores)], blocks, scores)
+            else:
+                x = shard.x
+                add_csr_scores(x.indptr[begin : begin + len(scores) + 1], x.indices, x.values, by_feature, scores)
+            yield begin, scores
+
+
+def check_loss(loss: list[Any], n_classes: int) -> None:
+    if not loss:
+        return
+    try:
+        matrix = np.array(loss, dtype=np.float64)
+    except (TypeError, ValueError):
+        matrix = np.empty(0)
+    if matrix.shape != (n_classes, n_classes):
+        raise InputError(f"problem.loss must be {n_classes} rows of {n_classes} numbers, one a class")
+    if not (np.isfinite(matrix).all() and (matrix >= 0).all() and not matrix.diagonal().any()):
+        raise InputError("problem.loss must be finite and not negative, and 0 where the prediction is right")
+
+
+@kernel
+def add_dense_scores(x: Singles, blocks: Floats, scores: Floats) -> None:
+    """scores_ic += Σ_j x_ij w_cj; the example is turned into float64 once, two classes at a time read it."""
+    n, width = x.shape
+    n_classes = scores.shape[1]
+    example = np.empty(width)
+    for i in range(n):
+        for j in range(width):
+            example[j] = x[i, j]
+        for c in range(0, n_classes - 1, 2):
+            left, right = blocks[c], blocks[c + 1]
+            a, b = 0.0, 0.0
+            for j in range(width):
+                a += example[j] * left[j]
+                b += example[j] * right[j]
+            scores[i, c] += a
+            scores[i, c + 1] += b
+        if n_classes % 2:
+            last = blocks[n_classes - 1]
+            a = 0.0
+            for j in range(width):
+                a += example[j] * last[j]
+            scores[i, n_classes - 1] += a
+
+
+@gather_kernel
+def add_csr_scores(indptr: Ints, indices: Any, values: Singles, by_feature: Floats, scores: Floats) -> None:
+    """The same for sparse rows."""
+    for i in range(len(scores)):
+        for p in range(indptr[i], indptr[i + 1]):
+            for k in range(scores.shape[1]):
+                scores[i, k] += values[p] * by_feature[indices[p], k]
+
+
+@kernel
+def find_worst(scores: Floats, y: Int32s, losses: Floats, slack_rescaling: bool, slack: Floats, worst: Int32s) -> None:
+    """The class j that maximises loss(y, j) − m_j, or loss(y, j) (1 − m_j), with m_j = s_y − s_j; a NaN stays NaN.
+
+    Fills `slack` with max(0, ·) and `worst` with j.
+    """
+    for i in range(len(y)):
+        best, at = 0.0, y[i]
+        for j in range(scores.shape[1]):
+            if j == y[i]:
+                continue
+            behind = scores[i, j] - scores[i, y[i]]
+            found = losses[y[i], j] * (1.0 + behind) if slack_rescaling else losses[y[i], j] + behind
+            if not found <= best:
+                best, at = found, np.int32(j)
+        slack[i], worst[i] = best, at

@@ -1,0 +1,86 @@
+"""ε-insensitive regression: ξ_i = max(0, |target_i − ⟨w, x_i⟩| − ε).
+
+    key 0   l = target − ε,    x =  (features, bias)       the prediction is too low
+    key 1   l = −target − ε,   x = −(features, bias)       it is too high
+
+Only one side can be violated at a time, so the two slacks of the textbook are one: their sum is their maximum.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdual.data.shard import Shard
+from distdual.errors import InputError
+from distdual.kernel import kernel
+from distdual.problems.base import Constraints, Keys, Offenders, Problem
+from distdual.problems.linear import check_bias, scores, signed_rows
+from distdual.rows import Floats, Int32s, Ints
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regression(Problem):
+    kind: ClassVar[str] = "regression"
+
+    n_features: int
+    classes: tuple[str, ...] = ()
+
+    bias: float = 0.0
+    """The constant feature v of the bias weight; 0 for none. The bias weight is regularised like all others."""
+
+    epsilon: float = 0.1
+    """Errors up to this cost nothing."""
+
+    def __post_init__(self) -> None:
+        if self.classes:
+            raise InputError("a regression problem needs a data set with numbers for labels, prepared for regression")
+        check_bias(self.bias)
+        if not 0 <= self.epsilon < np.inf:
+            raise InputError(f"problem.epsilon must be at least 0 and finite, got {self.epsilon}")
+
+    @property
+    def n_weights(self) -> int:  # type: ignore[override]
+        return self.n_features + (self.bias != 0)
+
+    def offenders(self, w: Floats, shard: Shard) -> Offenders:
+        slack, side = np.empty(shard.n_examples), np.empty(shard.n_examples, dtype=np.int32)
+        find_sides(scores(w, shard, self.bias), shard.y, self.epsilon, slack, side)
+        return Offenders(slack, Keys(np.arange(shard.n_examples + 1), side))
+
+    def costs(self, shard: Shard) -> Floats:
+        return np.ones(shard.n_examples) if shard.cost is None else shard.cost
+
+    def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
+        sign = np.where(keys.values == 0, 1, -1)
+        rows = signed_rows(shard.x, 1 - keys.values, chosen, self.n_weights, self.bias)
+        return Constraints(
+            shard.first + chosen, self.costs(shard)[chosen], sign * shard.y[chosen] - self.epsilon, rows, keys
+        )
+
+    def predict(self, w: Floats, shard: Shard) -> Floats:
+        return scores(w, shard, self.bias)
+
+    def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
+        off = predicted - y
+        return {"n": float(len(y)), "absolute_error": float(np.abs(off).sum()), "squared_error": float((off**2).sum())}
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "n_features": self.n_features,
+            "classes": [],
+            "bias": self.bias,
+            "epsilon": self.epsilon,
+        }
+
+
+@kernel
+def find_sides(score: Floats, target: Floats, epsilon: float, slack: Floats, side: Int32s) -> None:
+    """slack_i = max(0, |target_i − score_i| − ε), and the side that is violated; a NaN stays NaN."""
+    for i in range(len(score)):
+        low = target[i] - score[i]
+        side[i] = 0 if low >= 0.0 else 1
+        found = abs(low) - epsilon
+        slack[i] = 0.0 if found <= 0.0 else found
