@@ -16,6 +16,7 @@ from distdual.kernel import kernel, specialise
 from distdual.rows import Floats, Ints, OuterRows, Rows, add, block, dot, is_outer, overlap
 
 RUN = 16  # neighbours visited in a row
+CLIMB = 100  # sweeps over what is active before all is visited again: rounding can feign gains for ever
 
 
 @kernel
@@ -91,11 +92,13 @@ def climb_single(
 ) -> tuple[float, int]:
     """Sweeps over what is active while they gain more per visit than all so far; returns gain and work, summed up."""
     left = np.empty_like(active)
-    while len(active):
+    for _ in range(CLIMB):
+        if not len(active):
+            break
         gained, _, n = sweep_single(space, rows, margin, alpha, curve, capacity, active, random, w, v, left)
         gain += gained
         work += len(active)
-        if gained * work <= gain * len(active):
+        if not (gained > 0.0 and gained * work > gain * len(active)):
             break
         active, left = left[:n], active
     return gain, work
@@ -120,13 +123,15 @@ def climb_shared(
 ) -> tuple[float, int]:
     """The same for groups that share a slack."""
     left = np.empty_like(active)
-    while len(active):
+    for _ in range(CLIMB):
+        if not len(active):
+            break
         gained, _, n = sweep_shared(
             space, rows, margin, alpha, curve, capacity, members, group_indptr, active, random, w, v, left
         )
         gain += gained
         work += len(active)
-        if gained * work <= gain * len(active):
+        if not (gained > 0.0 and gained * work > gain * len(active)):
             break
         active, left = left[:n], active
     return gain, work
