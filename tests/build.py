@@ -91,5 +91,6 @@ def python_kernels(*names: str) -> Iterator[None]:
     with ExitStack() as stack:
         for module in (sys.modules[name] for name in names):
             plain = {name: value.py_func for name, value in vars(module).items() if hasattr(value, "py_func")}
-            stack.enter_context(patch.multiple(module, **plain))
+            if plain:  # else it is so already
+                stack.enter_context(patch.multiple(module, **plain))
         yield

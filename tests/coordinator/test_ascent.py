@@ -286,6 +286,38 @@ def test_the_loss_of_the_cache_and_the_sum_of_rows_are_those_written_out(sparse,
     np.testing.assert_allclose(v, naive.weights(state.program, view.alpha), rtol=1e-12, atol=1e-12)
 
 
+def climb(state: State, gain: float, *, shared: bool) -> None:
+    """From a first sweep over 30 groups with this gain, of which one is still active."""
+    view = state.view
+    columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
+    rest = (np.array([0]), random_numbers(), state.w, state.v, gain, 30)
+    with python_kernels(ascent.__name__), np.errstate(over="ignore"):  # a compiled loop could not be interrupted
+        if shared:
+            ascent.climb_shared(*columns, view.capacity, view.members, view.group_indptr, *rest)
+        else:
+            ascent.climb_single(*columns, view.most, *rest)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("shared", [False, True], ids=["slacks of their own", "shared slacks"])
+@pytest.mark.parametrize("gain", [-1e-30, 0.0, 1e-30, np.nan], ids=lambda gain: f"a gain of {gain}")
+def test_a_climb_that_gains_nothing_more_ends_after(gain, shared):
+    """The one α is free, so it stays active, and it is the best already."""
+    state = state_of([[2.0, 1.0]], [0.5], [0], [0.1])
+    sweep(state)
+    climb(state, gain, shared=shared)
+    state.check()
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("shared", [False, True], ids=["slacks of their own", "shared slacks"])
+def test_a_climb_ends_even_if_rounding_feigns_gains_for_ever_with(shared, monkeypatch):
+    state = state_of([[2.0, 1.0]], [0.5], [0], [0.1])
+    with python_kernels(ascent.__name__), monkeypatch.context() as patch:
+        patch.setattr(ascent, "sweep_shared" if shared else "sweep_single", lambda *_: (1e-36, 0.0, 1))
+        climb(state, 4e-36, shared=shared)
+
+
 @pytest.mark.parametrize("run", [1, 16])
 @pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 100])
 def test_runs_cover_every_place_once_in_an_order_that_changes(n, run):
