@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import dask.config
+import distributed  # before any config.set, which would else take its defaults away again
 import numpy as np
 import pytest
 
@@ -339,9 +340,7 @@ def test_an_address_that_cannot_be_one_is_an_error(address):
 
 
 def test_a_scheduler_without_workers_is_an_error():
-    from distributed import LocalCluster as Cluster
-
-    with Cluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0") as empty:
+    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0") as empty:
         address = empty.scheduler_address
         with (
             pytest.raises(InputError, match=f"{address}: the scheduler has no workers; start one with `dask worker"),
