@@ -17,6 +17,7 @@ from distdual.rows import Floats, Ints, OuterRows, Rows, add, block, dot, is_out
 
 RUN = 16  # neighbours visited in a row
 CLIMB = 100  # sweeps over what is active before all is visited again: rounding can feign gains for ever
+QUARTERS = 4  # of a sweep, after each of which w goes into its average
 
 
 @kernel
@@ -33,6 +34,15 @@ def shuffle_runs(n: int, run: int, random: Any) -> Ints:
 
 
 @kernel
+def average(mean: Floats, w: Floats, done: int, n_turns: int) -> None:
+    """Add w to `mean` after each quarter of a sweep, so that it becomes their average; an empty one asks for none."""
+    quarter = n_turns // QUARTERS
+    if len(mean) and quarter and done % quarter == 0 and done <= QUARTERS * quarter:
+        for j in range(len(w)):
+            mean[j] += w[j] / QUARTERS
+
+
+@kernel
 def sweep_single(
     space: Space,
     rows: Rows,
@@ -45,6 +55,7 @@ def sweep_single(
     w: Floats,
     v: Floats,
     active: Ints,
+    mean: Floats,
 ) -> tuple[float, float, int]:
     """One pass over constraints that each have a slack of their own.
 
@@ -52,10 +63,13 @@ def sweep_single(
 
     Changes alpha, w, v. Returns the gain in D; Σ C_k max(0, g_k), each at the w it was met at, which is UB′ (23)
     less R(w); and how many slots it wrote to `active`: those that moved or are free. The others sit at a bound with
-    the gradient pointing outwards; a later pass over all slots is the check that they still do.
+    the gradient pointing outwards; a later pass over all slots is the check that they still do. Fills `mean`, unless
+    it is empty, with the average of w over the pass.
     """
     gain, loss, n_active = 0.0, 0.0, 0
-    for start in shuffle_runs(len(slots), RUN, random):
+    starts = shuffle_runs(len(slots), RUN, random)
+    for turn in range(len(starts)):
+        start = starts[turn]
         for at in range(start, min(start + RUN, len(slots))):
             k = slots[at]
             g = margin[k] - dot(rows, k, w)
@@ -72,6 +86,7 @@ def sweep_single(
                 step = alpha[k] - old
                 move(space, rows, k, step, w, v)
                 gain += step * (g - 0.5 * step * curve[k])
+        average(mean, w, turn + 1, len(starts))
     return gain, loss, n_active
 
 
@@ -91,11 +106,11 @@ def climb_single(
     work: int,
 ) -> tuple[float, int]:
     """Sweeps over what is active while they gain more per visit than all so far; returns gain and work, summed up."""
-    left = np.empty_like(active)
+    left, no_mean = np.empty_like(active), np.empty(0)
     for _ in range(CLIMB):
         if not len(active):
             break
-        gained, _, n = sweep_single(space, rows, margin, alpha, curve, capacity, active, random, w, v, left)
+        gained, _, n = sweep_single(space, rows, margin, alpha, curve, capacity, active, random, w, v, left, no_mean)
         gain += gained
         work += len(active)
         if not (gained > 0.0 and gained * work > gain * len(active)):
@@ -122,12 +137,12 @@ def climb_shared(
     work: int,
 ) -> tuple[float, int]:
     """The same for groups that share a slack."""
-    left = np.empty_like(active)
+    left, no_mean = np.empty_like(active), np.empty(0)
     for _ in range(CLIMB):
         if not len(active):
             break
         gained, _, n = sweep_shared(
-            space, rows, margin, alpha, curve, capacity, members, group_indptr, active, random, w, v, left
+            space, rows, margin, alpha, curve, capacity, members, group_indptr, active, random, w, v, left, no_mean
         )
         gain += gained
         work += len(active)
@@ -162,11 +177,13 @@ def sweep_shared(
     w: Floats,
     v: Floats,
     active: Ints,
+    mean: Floats,
 ) -> tuple[float, float, int]:
     """One pass over groups of constraints that share a slack; `capacity` is per group. See `sweep_single`."""
     gain, loss, n_active = 0.0, 0.0, 0
-    for at in shuffle_runs(len(groups), 1, random):
-        group = groups[at]
+    order = shuffle_runs(len(groups), 1, random)
+    for turn in range(len(order)):
+        group = groups[order[turn]]
         slots = members[group_indptr[group] : group_indptr[group + 1]]
         gained, worst, moved = improve(space, rows, margin, alpha, curve, capacity[group], slots, w, v)
         gain += gained
@@ -175,6 +192,7 @@ def sweep_shared(
         if moved:
             active[n_active] = group
             n_active += 1
+        average(mean, w, turn + 1, len(order))
     return gain, loss, n_active
 
 

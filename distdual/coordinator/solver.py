@@ -12,6 +12,8 @@ from distdual.prior import Prior
 from distdual.problems.base import Constraints
 from distdual.rows import Floats, Ints, product
 
+NO_MEAN: Floats = np.empty(0)
+
 
 class Sweep(NamedTuple):
     gain: float  # in D
@@ -27,6 +29,7 @@ class Solver:
         self.cache = ConstraintCache(C, prior)
         self.v: Floats = np.zeros(prior.n_weights)
         self.w: Floats = prior.weights(self.v)
+        self.mean: Floats = np.empty(0)  # of w over the last sweep that visited all, where nothing came after it
         self.average: Floats = np.zeros(prior.n_weights)  # Σ of w over process steps, see `reprocess`
         self.n_averaged = 0
         self.updates = 0
@@ -41,7 +44,7 @@ class Solver:
         if not len(self.cache) and self.prior.full:
             self.cache.insert_nonnegative(parts[0].rows)
         slots = self.cache.insert(*parts)
-        self._view = None
+        self._view, self.mean = None, np.empty(0)
         return slots
 
     def process(self, slots: Ints) -> float:
@@ -68,15 +71,19 @@ class Solver:
         """
         gap = np.inf
         for _ in range(plan.max_sweeps if len(self.cache) else 0):
-            sweep = self._sweep(np.arange(self.cache.n_groups))
+            self.mean = np.zeros(self.prior.n_weights)
+            sweep = self._sweep(np.arange(self.cache.n_groups), self.mean)
             gap = relative_gap(sweep.estimate, self._dual())
             if gap <= plan.tolerance:
-                gap = gap if plan.slope else relative_gap(self.cache_upper(), self._dual())
+                if plan.slope:
+                    break
+                gap = relative_gap(self.cache_upper(), self._dual())
                 if gap <= plan.tolerance:
+                    self.mean = NO_MEAN  # it is w that was confirmed
                     break
             gain, work = self._sweep_active(sweep)
             gained, spent = gained + gain, spent + work
-            if (plan.slope and gain * spent <= gained * work) or self.should_stop():
+            if (plan.slope and not gain * spent > gained * work) or self.should_stop():
                 break
         return gap
 
@@ -116,10 +123,14 @@ class Solver:
         self.bound()
 
     def candidate(self, *, averaged: bool = False) -> Floats:
-        """The weights to certify: the current ones or w̄, kept feasible."""
+        """The weights to scan with and to certify, kept feasible.
+
+        The average over the last full sweep has a lower P than where the sweep happened to end; without one, w itself.
+        `averaged` asks for w̄ over all process steps.
+        """
         if averaged and self.n_averaged:
             return self.prior.feasible(self.average / self.n_averaged)
-        return self.prior.feasible(self.w)
+        return self.prior.feasible(self.mean if self.mean.any() else self.w)
 
     def support(self) -> Ints:
         """The slots with α > 0."""
@@ -143,16 +154,16 @@ class Solver:
             self._view = self.cache.view()
         return self._view
 
-    def _sweep(self, chosen: Ints) -> Sweep:
-        """One pass over the chosen groups, which are slots where none is shared."""
+    def _sweep(self, chosen: Ints, mean: Floats = NO_MEAN) -> Sweep:
+        """One pass over the chosen groups, which are slots where none is shared; `mean` gets the average w if asked."""
         view = self._arrays()
         active = np.empty(len(chosen), dtype=np.int64)
         columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
         if self.cache.single:
-            found = sweep_single(*columns, view.most, chosen, self.random, self.w, self.v, active)
+            found = sweep_single(*columns, view.most, chosen, self.random, self.w, self.v, active, mean)
         else:
             groups = (view.capacity, view.members, view.group_indptr, chosen)
-            found = sweep_shared(*columns, *groups, self.random, self.w, self.v, active)
+            found = sweep_shared(*columns, *groups, self.random, self.w, self.v, active, mean)
         gain, loss, n_active = found
         self.updates += len(chosen)
         return Sweep(gain, self.prior.penalty(self.w) + loss, active[:n_active])

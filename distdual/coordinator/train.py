@@ -138,7 +138,7 @@ class Trainer:
             if last or stop:
                 self._bound()
             if last:
-                self._end_pass(losses)
+                self._end_pass(losses, w)
             self._record(len(pieces), certify=plan.certify)
             if stop:
                 break
@@ -149,12 +149,12 @@ class Trainer:
         self.solver.bound()
         self.totals.ascent_seconds += time.perf_counter() - begin
 
-    def _end_pass(self, losses: list[ShardLoss]) -> None:
+    def _end_pass(self, losses: list[ShardLoss], w: Floats) -> None:
         self.totals.passes += 1
         idle = idle_passes(self.config.prune)
         if idle is not None:
             self.totals.pruned += self.solver.prune(idle)
-        guess = self.solver.prior.penalty(self.solver.w) + self.config.C * sum(s.loss for s in losses)
+        guess = self.solver.prior.penalty(w) + self.config.C * sum(s.loss for s in losses)
         self.estimate = relative_gap(guess, self.solver.lower)
 
     def _scan(self, pieces: tuple[Piece, ...], w: Floats) -> tuple[list[ShardReport], Floats]:

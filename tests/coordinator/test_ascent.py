@@ -101,9 +101,11 @@ def sweep(state: State, groups: Any = None, *, shared: bool = True) -> tuple[flo
     active = np.empty(len(chosen), dtype=np.int64)
     if shared:
         places = (view.capacity, view.members, view.group_indptr, chosen)
-        gain, loss, n = ascent.sweep_shared(*columns, *places, random_numbers(), state.w, state.v, active)
+        gain, loss, n = ascent.sweep_shared(*columns, *places, random_numbers(), state.w, state.v, active, np.empty(0))
     else:
-        gain, loss, n = ascent.sweep_single(*columns, view.most, chosen, random_numbers(), state.w, state.v, active)
+        gain, loss, n = ascent.sweep_single(
+            *columns, view.most, chosen, random_numbers(), state.w, state.v, active, np.empty(0)
+        )
     return gain, loss, active[:n]
 
 
@@ -327,3 +329,31 @@ def test_runs_cover_every_place_once_in_an_order_that_changes(n, run):
     np.testing.assert_array_equal(np.sort(first), wanted)
     np.testing.assert_array_equal(np.sort(second), wanted)
     assert len(wanted) < 20 or (first != second).any()
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "alone"])
+def test_the_mean_of_a_sweep_is_the_average_of_w_after_each_quarter(shared: bool) -> None:
+    """Nothing moves in a sweep without room to improve, so the average is w itself; else it differs from the end."""
+    rng = np.random.default_rng(0)
+    n = 64 if shared else 64 * ascent.RUN
+    state = state_of(rng.normal(size=(n, 3)), np.ones(n), np.arange(n), np.zeros(n))
+    view, mean = state.view, np.zeros(3)
+    columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
+    seen = [state.w.copy()]
+
+    def once(mean: Any) -> None:
+        active = np.empty(n, dtype=np.int64)
+        if shared:
+            places = (view.capacity, view.members, view.group_indptr, np.arange(n))
+            ascent.sweep_shared(*columns, *places, random_numbers(), state.w, state.v, active, mean)
+        else:
+            ascent.sweep_single(*columns, view.most, np.arange(n), random_numbers(), state.w, state.v, active, mean)
+        seen.append(state.w.copy())
+
+    once(mean)
+    assert np.abs(mean - seen[1]).max() > 1e-6
+    for _ in range(2000):
+        once(np.empty(0))
+    settled = np.zeros(3)
+    once(settled)
+    np.testing.assert_allclose(settled, state.w, atol=1e-6)
