@@ -352,8 +352,9 @@ def improve_group(
             move(space, rows, k, step, w, v)
             gain += step * (g - 0.5 * step * curve[k])
             moved = True
-        if used_up and used > alpha[k]:
-            gained = trade(space, rows, margin, alpha, curve, k, slots, w, v)
+        emptied = used_up and used > alpha[k]
+        while emptied:  # a partner that had little to give makes way for the next
+            gained, emptied = trade(space, rows, margin, alpha, curve, k, slots, w, v)
             gain += gained
             moved = moved or gained > 0.0
     return gain, worst, moved
@@ -370,8 +371,10 @@ def trade(
     slots: Ints,
     w: Floats,
     v: Floats,
-) -> float:
-    """Move α to k from the j with α_j > 0 whose gradient is smallest, as far as D grows; returns the gain.
+) -> tuple[float, bool]:
+    """Move α to k from the j with α_j > 0 whose gradient is smallest, as far as D grows.
+
+    Returns the gain, and whether j gave all it had, so that another partner may have more to give.
 
     a = clip((g_k − g_j) / ||x_k − x_j||², 0, α_j),    α_k += a,    α_j −= a        (14)-(15)
     """
@@ -383,14 +386,14 @@ def trade(
             if g_j < smallest:
                 partner, smallest = j, g_j
     if partner < 0:
-        return 0.0
+        return 0.0, False
     bend = max(0.0, curve[k] + curve[partner] - 2.0 * cross(space, rows, k, partner))
     a = best_step(g - smallest, bend, 0.0, alpha[partner])
     alpha[k] += a
     alpha[partner] -= a
     move(space, rows, k, a, w, v)
     move(space, rows, partner, -a, w, v)
-    return float(a * (g - smallest - 0.5 * a * bend))
+    return float(a * (g - smallest - 0.5 * a * bend)), alpha[partner] == 0.0
 
 
 @kernel

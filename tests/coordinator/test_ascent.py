@@ -113,7 +113,8 @@ def trade(state: State, k: int) -> float:
     """All constraints are in one group."""
     view = state.view
     columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
-    return ascent.trade(*columns, k, view.members, state.w, state.v)
+    gain, _ = ascent.trade(*columns, k, view.members, state.w, state.v)
+    return gain
 
 
 ROWS = [[1.0, 0.0], [1.0, 2.0], [0.0, 0.0]]

@@ -97,3 +97,19 @@ def test_the_solver_agrees_with_an_independent_qp_solver(kind):
         assert lower == pytest.approx(best, rel=1e-6, abs=1e-6), seed
         assert primal(case, w) == pytest.approx(best, rel=1e-6, abs=1e-6), seed
         assert (w >= case.prior.floor).all(), seed
+
+
+def test_a_partner_that_has_little_to_give_makes_way_for_the_next():
+    """One partner a visit left D at 3.46 after a thousand sweeps, because the one with the least gradient held no α."""
+    x = np.zeros((5, 4))
+    x[0] = [-2.741379, -8.905918, -4.546708, -9.916466]
+    x[1, :2] = [0.060144, 1.340215]
+    x[4] = [-0.190122, -0.128954, -0.184174, -0.023509]
+    margin = np.array([1.68291, 0.933483, 1.667248, 2.438523, 0.324338])
+    keys = Keys(np.arange(6), np.arange(5, dtype=np.int32))
+    constraints = Constraints(np.zeros(5, dtype=np.int64), np.full(5, 2.0), margin, rows_of(x, sparse=False), keys)
+    solver = Solver(1.0, 0, Prior(4))
+    solver.process(solver.insert(constraints))
+    solver.ascend(Ascent(tolerance=1e-9, max_sweeps=50))
+    case = Case(constraints, program_of(constraints, 4, 1.0), Prior(4), 1.0)
+    assert solver.bound() == pytest.approx(independent_optimum(case), rel=1e-6)
