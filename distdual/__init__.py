@@ -5,18 +5,32 @@
     always   D(α) ≤ P(w*) ≤ P(w)
 
 Files, in the order data flows: config, data, problems, certificate, workers, coordinator, model, report, training,
-verification, prediction, quickstart, cli.
+verification, prediction, selftest, quickstart, cli.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from distdual.model import load_model
+    from distdual.prediction import Predictions, predict
+    from distdual.problems.own import UserProblem
+    from distdual.selftest import check_problem
     from distdual.training import Result, train
     from distdual.verification import Verification, verify
 
 __version__ = "0.1.0"
-__all__ = ["Result", "Verification", "__version__", "load_model", "train", "verify"]
+__all__ = [
+    "Predictions",
+    "Result",
+    "UserProblem",
+    "Verification",
+    "__version__",
+    "check_problem",
+    "load_model",
+    "predict",
+    "train",
+    "verify",
+]
 
 _HOME = {
     "Result": "training",
@@ -24,6 +38,10 @@ _HOME = {
     "Verification": "verification",
     "verify": "verification",
     "load_model": "model",
+    "Predictions": "prediction",
+    "predict": "prediction",
+    "UserProblem": "problems.own",
+    "check_problem": "selftest",
 }
 
 

@@ -40,6 +40,12 @@ def check_scheduler(_: click.Context, __: click.Parameter, address: str | None) 
 scheduler_option = click.option(
     "--scheduler", metavar="ADDR", callback=check_scheduler, help="A running Dask scheduler, e.g. tcp://host:8786."
 )
+problem_option = click.option(
+    "--problem",
+    metavar="MODULE:CLASS",
+    callback=lambda _, __, name: look_here(name),
+    help="The class of your own problem; a model cannot make it load by itself.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 storage_option = click.option(
     "--storage-options",
@@ -112,7 +118,7 @@ def quickstart(folder: Path, as_json: bool) -> int:
 @cli.command(short_help="Turn files into a data set of shards.")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("dest")
-@click.option("--problem", "kind", required=True, help="What the data is for: binary.")
+@click.option("--problem", "kind", required=True, help="What the data is for: binary, multiclass or regression.")
 @click.option("--format", "source_format", help="svmlight, npz or npy; guessed from the file if not given.")
 @click.option("--labels", multiple=True, metavar="FILE", help="The .npy file of labels of each .npy SOURCE, in order.")
 @click.option("--shard-bytes", default=16 << 20, show_default="16 MiB", help="Largest size of a shard's features.")
@@ -141,6 +147,8 @@ def prepare(
     """
     from distdual.data.prepare import prepare as run
 
+    if ":" in kind:
+        raise InputError(f"--problem {kind}: your own problem takes data prepared as multiclass or regression")
     storage = storage_options(storage_file)
     written = run(list(sources), dest, kind, format=source_format, storage_options=storage, **options)
     if as_json:
@@ -194,6 +202,7 @@ def train(config_file: Path, settings: tuple[str, ...], scheduler: str | None, a
     from distdual.training import train as run
 
     config = with_scheduler(load(config_file, settings), scheduler)
+    look_here(config.problem.kind, config_file.parent)
     with ProgressDisplay(screen, config.solver.gap) as watch, on_interrupt(say) as interrupted:
         result = run(config, watch=watch, interrupted=interrupted)
     if as_json:
@@ -207,10 +216,13 @@ def train(config_file: Path, settings: tuple[str, ...], scheduler: str | None, a
 @cli.command(short_help="Recompute a model's certificate from scratch.")
 @click.argument("model")
 @click.option("--data", metavar="URL", help="The data set, if it is no longer where the model was trained.")
+@problem_option
 @scheduler_option
 @storage_option
 @json_option
-def verify(model: str, data: str | None, scheduler: str | None, storage_file: Path | None, as_json: bool) -> int:
+def verify(
+    model: str, data: str | None, problem: str | None, scheduler: str | None, storage_file: Path | None, as_json: bool
+) -> int:
     """Recompute a model's certificate from the model folder and the data set alone, in float64.
 
     \b
@@ -222,7 +234,7 @@ def verify(model: str, data: str | None, scheduler: str | None, storage_file: Pa
 
     storage = storage_options(storage_file)
     place = Location(data, storage) if data else None
-    checked = run(Location(model, storage), place, cluster=ClusterConfig(scheduler=scheduler))
+    checked = run(Location(model, storage), place, cluster=ClusterConfig(scheduler=scheduler), problem=problem)
     if as_json:
         emit({**asdict(checked), "model": model})
     else:
@@ -234,10 +246,19 @@ def verify(model: str, data: str | None, scheduler: str | None, storage_file: Pa
 @click.argument("model")
 @click.argument("data")
 @click.option("--out", required=True, metavar="DEST", help="Where to write the labels: a .txt or a .npy file.")
+@problem_option
 @scheduler_option
 @storage_option
 @json_option
-def predict(model: str, data: str, out: str, scheduler: str | None, storage_file: Path | None, as_json: bool) -> int:
+def predict(
+    model: str,
+    data: str,
+    out: str,
+    problem: str | None,
+    scheduler: str | None,
+    storage_file: Path | None,
+    as_json: bool,
+) -> int:
     """Write a model's predictions for a data set, and print the score where its labels are known.
 
     \b
@@ -250,7 +271,8 @@ def predict(model: str, data: str, out: str, scheduler: str | None, storage_file
 
     storage = storage_options(storage_file)
     check_output(out)
-    found = run(Location(model, storage), Location(data, storage), cluster=ClusterConfig(scheduler=scheduler))
+    cluster = ClusterConfig(scheduler=scheduler)
+    found = run(Location(model, storage), Location(data, storage), cluster=cluster, problem=problem)
     save_predictions(found.labels, Location(out, storage))
     if as_json:
         emit({"n_examples": len(found.labels), "score": found.score, "out": out})
@@ -259,6 +281,45 @@ def predict(model: str, data: str, out: str, scheduler: str | None, storage_file
         for name, value in (found.score or {}).items():
             paper.print(f"{name} {value:.4f}")
     return 0
+
+
+@cli.command(short_help="Test your own problem on small cases.")
+@click.argument("name", metavar="MODULE:CLASS", callback=lambda _, __, name: look_here(name))
+@click.option("--data", metavar="URL", help="Take examples from a data set's first shard; random ones if not given.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A key of [problem]; repeatable.")
+@storage_option
+@json_option
+def check_problem(
+    name: str, data: str | None, settings: tuple[str, ...], storage_file: Path | None, as_json: bool
+) -> int:
+    """Test your own problem on small cases: argmax by brute force, loss, rows, determinism, pickling, speed.
+
+    Without --data, --set n_features=8 and --set 'classes=["a", "b"]' say what random examples look like.
+
+    \b
+    Example:
+      distdual check-problem mine:Ranking --data rankings
+    """
+    from distdual.data.location import Location
+    from distdual.selftest import check_problem as run
+
+    checks = run(name, Location(data, storage_options(storage_file)) if data else None, settings)
+    if as_json:
+        emit(
+            {"problem": name, "ok": all(check.ok for check in checks), "checks": [check._asdict() for check in checks]}
+        )
+    for check in () if as_json else checks:
+        paper.print(f"{'ok' if check.ok else 'FAILED':<7} {check.name:<14} {check.sentence}")
+    return 0 if all(check.ok for check in checks) else NOT_CERTIFIED
+
+
+def look_here(name: str | None, *folders: Path) -> str | None:
+    """Let the module of a user's own problem be found beside the config and in the current folder."""
+    if name is not None and ":" in name:
+        from distdual.problems.load import search_also
+
+        search_also(*folders, Path())
+    return name
 
 
 def say(sentence: str) -> None:
@@ -287,18 +348,27 @@ def emit(value: dict[str, Any]) -> None:
 
 def show_certificate(certificate: dict[str, Any]) -> None:
     word = "certified" if certificate["certified"] else "NOT certified"
-    paper.print(f"{word}: {certificate['lower']:.8g} ≤ P(w*) ≤ {certificate['upper']:.8g}")
+    paper.print(f"{word}: {bounds(certificate)}")
     why = "" if certificate["certified"] else f"; stopped: {certificate['reason']}"
-    paper.print(f"gap        {certificate['gap']:.2e}, target {certificate['target']:.2e}{why}")
+    gap = "none proven" if certificate["gap"] is None else f"{certificate['gap']:.2e}"
+    paper.print(f"gap        {gap}, target {certificate['target']:.2e}{why}")
     paper.print(
         f"cost       {certificate['passes']} passes, {certificate['oracle_calls']:,} oracle calls, "
         f"{certificate['support']:,} support constraints, {certificate['seconds']:.1f} s"
     )
 
 
+def bounds(found: dict[str, Any]) -> str:
+    """What is proven; with inexact inference that is the lower bound alone."""
+    if found["estimate"] is not None:
+        return f"{found['lower']:.8g} ≤ P(w*); P(w) is about {found['estimate']:.8g} or more, by inexact inference"
+    return f"{found['lower']:.8g} ≤ P(w*) ≤ {found['upper']:.8g}"
+
+
 def show_verification(checked: dict[str, Any]) -> None:
     word = "verified" if checked["certified"] else "NOT verified"
-    paper.print(f"{word}: {checked['lower']:.8g} ≤ P(w*) ≤ {checked['upper']:.8g}, gap {checked['gap']:.2e}")
+    gap = "" if checked["estimate"] is not None else f", gap {checked['gap']:.2e}"
+    paper.print(f"{word}: {bounds(checked)}{gap}")
     for finding in checked["findings"]:
         paper.print(f"  - {finding}")
 

@@ -47,7 +47,7 @@ class DataConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemConfig:
     kind: str
-    """What is learnt: "binary", "multiclass" or "regression"."""
+    """What is learnt: "binary", "multiclass", "regression", or your own problem as "package.module:Class"."""
 
     options: dict[str, Any] = field(default_factory=dict)
     """The problem's own keys, as they stand in [problem]; the problem checks them."""
@@ -318,6 +318,8 @@ def shown(name: str, value: Any) -> str:
 
 def nearest(key: str, known: Mapping[str, Any], prefix: str = "") -> str:
     """The end of a sentence about an unknown key."""
+    if not known:
+        return "; there are none"
     folded = {name.casefold(): name for name in known}
     close = difflib.get_close_matches(key.casefold(), folded, n=1, cutoff=0.5)
     if close:

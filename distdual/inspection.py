@@ -5,12 +5,15 @@ from typing import Any
 from distdual.data.location import Location
 from distdual.data.store import Dataset, open_dataset
 from distdual.errors import InputError
-from distdual.model import Model, load_model
+from distdual.model import Model, load_model, read_about, read_json
+from distdual.problems.load import is_own
 
 
 def describe(location: Location) -> dict[str, Any]:
     if location.exists("model.json"):
-        return describe_model(load_model(location))
+        about = read_about(location)
+        own = isinstance(about.get("problem"), dict) and is_own(about["problem"].get("kind"))
+        return describe_own(location, about) if own else describe_model(load_model(location))
     if location.exists("zarr.json"):
         return describe_dataset(open_dataset(location))
     raise InputError(f"{location}: neither a data set nor a model: no zarr.json and no model.json")
@@ -45,3 +48,9 @@ def describe_model(model: Model) -> dict[str, Any]:
         "data": {"url": model.data.url, "examples": model.data.n_examples, "shards": len(model.data.checksum)},
         "certificate": certificate,
     }
+
+
+def describe_own(location: Location, about: dict[str, Any]) -> dict[str, Any]:
+    """A model of a user's own problem as its folder describes it: looking at it runs no code."""
+    certificate = {name: value for name, value in read_json(location, "certificate.json").items() if name != "sha256"}
+    return {"what": "model", "problem": about["problem"], "C": about.get("C"), "certificate": certificate}

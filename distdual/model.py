@@ -22,6 +22,7 @@ from distdual.errors import InputError
 from distdual.prior import Prior
 from distdual.problems import problem_from
 from distdual.problems.base import Keys, Problem
+from distdual.problems.load import Named
 from distdual.rows import Floats, Ints
 
 FORMAT = 1
@@ -108,8 +109,8 @@ def claim(location: Location, *, overwrite: bool) -> None:
         raise InputError(f"{location}: already holds a model; choose another output.url or set output.overwrite=true")
 
 
-def load_model(location: Location) -> Model:
-    """Read a model folder; nothing in it is executed or unpickled."""
+def read_about(location: Location) -> dict[str, Any]:
+    """model.json, if this version can read it."""
     if not location.exists("model.json"):
         raise InputError(f"{location}: there is no model: model.json not found")
     about = read_json(location, "model.json")
@@ -121,15 +122,25 @@ def load_model(location: Location) -> Model:
             f"{location}: model format {version} is newer than {FORMAT}, "
             "the newest this version reads; upgrade distdual"
         )
+    return about
+
+
+def load_model(location: Location, problem: Named | None = None) -> Model:
+    """Read a model folder; nothing in it is executed or unpickled.
+
+    A model of a user's own problem needs that class: `problem` names it, as "package.module:Class" or the class itself.
+    A name that only the folder knows is never imported.
+    """
+    about = read_about(location)
     try:
-        problem = problem_from(about["problem"])
+        made = problem_from(about["problem"], problem)
         data, C, config = about["data"], float(about["C"]), about["config"]
-        prior = Prior(problem.n_weights, **{name: read_prior(location, name) for name in about["prior"]})
+        prior = Prior(made.n_weights, **{name: read_prior(location, name) for name in about["prior"]})
         info = DataInfo(
             data["url"], data["fingerprint"], data["n_examples"], read_npy(location, "dual/checksum.npy", np.uint32)
         )
-    except InputError:
-        raise
+    except InputError as error:
+        raise error if str(error).startswith(str(location)) else InputError(f"{location}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         what = str(error) if isinstance(error, KeyError) else "a value"
         raise InputError(f"{location}/model.json: {what} is missing or of the wrong type") from None
@@ -143,11 +154,11 @@ def load_model(location: Location) -> Model:
     if keys.indptr[0] != 0 or keys.indptr[-1] != len(keys.values) or (np.diff(keys.indptr) < 0).any():
         raise InputError(f"{location}/dual/key_indptr.npy: does not divide the {len(keys.values)} keys")
     w = read_npy(location, "weights.npy", np.float64)
-    if len(w) != problem.n_weights:
-        raise InputError(f"{location}/weights.npy: {len(w)} weights, model.json speaks of {problem.n_weights}")
+    if len(w) != made.n_weights:
+        raise InputError(f"{location}/weights.npy: {len(w)} weights, model.json speaks of {made.n_weights}")
     beta = read_npy(location, "dual/beta.npy", np.float64)
     dual = Dual(example, keys, alpha, beta)
-    return Model(w, problem, C, prior, dual, info, read_json(location, "certificate.json"), config)
+    return Model(w, made, C, prior, dual, info, read_json(location, "certificate.json"), config)
 
 
 def read_prior(location: Location, name: str) -> NDArray[Any]:

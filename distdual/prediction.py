@@ -15,6 +15,7 @@ from distdual.data.write import label_name
 from distdual.errors import InputError
 from distdual.model import Model, load_model
 from distdual.problems.base import Problem
+from distdual.problems.load import Named
 from distdual.rows import Floats
 from distdual.workers.executor import open_executor
 from distdual.workers.scan import Source
@@ -32,9 +33,13 @@ def predict(
     client: Any = None,
     *,
     cluster: ClusterConfig | None = None,
+    problem: Named | None = None,
 ) -> Predictions:
-    """Predict every example of a data set, shard by shard, on a cluster if one is given."""
-    known = load_model(model if isinstance(model, Location) else Location(model))
+    """Predict every example of a data set, shard by shard, on a cluster if one is given.
+
+    `problem` names the class of a model of a user's own problem.
+    """
+    known = load_model(model if isinstance(model, Location) else Location(model), problem)
     dataset = open_dataset(data if isinstance(data, Location) else Location(data))
     check_width(known, dataset)
     classes = tuple(known.problem.describe()["classes"])
@@ -45,7 +50,7 @@ def predict(
         shards = range(dataset.n_shards)
         parts = list(executor.map_shards(predict_shard, shards, [codes] * len(shards)))
     predicted = np.concatenate([part for part, _ in parts])
-    labels = label_array(classes)[predicted] if classes else predicted
+    labels = label_array(classes)[predicted] if classes and predicted.dtype.kind == "i" else predicted
     return Predictions(labels, add_up([score for _, score in parts]))
 
 

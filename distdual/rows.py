@@ -61,6 +61,23 @@ def n_rows(rows: Rows) -> int:
     return len(rows.values) if isinstance(rows, DenseRows) else len(rows.indptr) - 1
 
 
+def as_dense(rows: Features, width: int) -> DenseRows:
+    if isinstance(rows, DenseRows):
+        return rows
+    values = np.zeros((n_rows(rows), width), dtype=np.float32)
+    at = slice(rows.indptr[0], rows.indptr[-1])
+    values[np.repeat(np.arange(len(values)), np.diff(rows.indptr)), rows.indices[at]] = rows.values[at]
+    return DenseRows(values)
+
+
+def as_csr(rows: Features, index_dtype: Any) -> CsrRows:
+    if isinstance(rows, CsrRows):
+        return rows
+    where = rows.values != 0
+    indptr = np.concatenate([[0], np.cumsum(where.sum(axis=1), dtype=np.int64)])
+    return CsrRows(indptr, np.nonzero(where)[1].astype(index_dtype), rows.values[where])
+
+
 def dot(rows: Rows, k: int, w: Floats) -> float:
     """⟨w, x_k⟩, summed in float64; `w` may be longer than a row of features is wide."""
     if isinstance(rows, OuterRows):

@@ -14,6 +14,7 @@ from distdual.hotstart import hot_start
 from distdual.model import DataInfo, Dual, Model, claim, load_model, read_npy
 from distdual.prior import Prior
 from distdual.problems import make_problem
+from distdual.problems.load import is_own
 from distdual.report.runlog import RunLog
 from distdual.rows import Floats
 from distdual.workers.executor import open_executor
@@ -50,7 +51,7 @@ def train(
         classes=dataset.classes,
     )
     prior = prior_of(config, problem.n_weights)
-    start = load_model(Location(config.solver.start, config.data.storage_options)) if config.solver.start else None
+    start = start_of(config)
     with (
         RunLog(config.output.log) as runlog,
         open_executor(config.cluster, dataset, problem, client) as executor,
@@ -79,6 +80,17 @@ def train(
     return Result(model, model.certificate, outcome.history)
 
 
+def start_of(config: Config) -> Model | None:
+    """The model that solver.start names; of user's own problems only the one that the config names is loaded."""
+    if config.solver.start is None:
+        return None
+    return load_model(Location(config.solver.start, config.data.storage_options), own_kind(config))
+
+
+def own_kind(config: Config) -> str | None:
+    return config.problem.kind if is_own(config.problem.kind) else None
+
+
 def dual_of(outcome: Outcome) -> Dual:
     """The support constraints, sorted by example."""
     cache = outcome.solver.cache
@@ -93,7 +105,7 @@ def dual_of(outcome: Outcome) -> Dual:
 def prior_of(config: Config, n_weights: int) -> Prior:
     """The prior that [prior] asks for, its files read."""
     told, options = config.prior, config.data.storage_options
-    mean = read_weights(told.mean, options) if told.mean else None
+    mean = read_weights(told.mean, options, own_kind(config)) if told.mean else None
     precision: Floats | None = None
     if isinstance(told.precision, str):
         precision = read_array(told.precision, options, (1, 2))
@@ -104,9 +116,9 @@ def prior_of(config: Config, n_weights: int) -> Prior:
     return Prior(n_weights, mean, precision, nonnegative)
 
 
-def read_weights(url: str, options: Mapping[str, Any]) -> Floats:
+def read_weights(url: str, options: Mapping[str, Any], own: str | None) -> Floats:
     """The weights of a model folder, or those in a .npy file."""
-    return read_array(url, options, (1,)) if url.endswith(".npy") else load_model(Location(url, options)).w
+    return read_array(url, options, (1,)) if url.endswith(".npy") else load_model(Location(url, options), own).w
 
 
 def read_array(url: str, options: Mapping[str, Any], dimensions: tuple[int, ...]) -> Floats:
@@ -119,8 +131,9 @@ def summarise(outcome: Outcome, config: Config, dataset: Dataset) -> dict[str, A
     proven, totals = outcome.certificate, outcome.totals
     return {
         "lower": proven.lower,
-        "upper": proven.upper,
-        "gap": proven.gap,
+        "upper": proven.upper if np.isfinite(proven.upper) else None,
+        "gap": proven.gap if np.isfinite(proven.upper) else None,
+        "estimate": outcome.estimate if np.isfinite(outcome.estimate) else None,
         "target": config.solver.gap,
         "certified": bool(np.isfinite(proven.upper) and proven.gap <= config.solver.gap),
         "reason": outcome.reason,

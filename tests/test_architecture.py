@@ -29,6 +29,7 @@ ORDER = [
     "verification",
     "prediction",
     "inspection",
+    "selftest",
     "quickstart",
     "cli",
 ]

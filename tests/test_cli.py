@@ -17,7 +17,7 @@ from distdual.data.prepare import prepare_arrays
 from tests.build import examples
 from tests.shell import PROGRAMS, call, distdual, environment
 
-COMMANDS = ["quickstart", "prepare", "info", "train", "verify", "predict"]
+COMMANDS = ["quickstart", "prepare", "info", "train", "verify", "predict", "check-problem"]
 
 CONFIG = """
 [data]

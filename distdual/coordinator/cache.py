@@ -15,7 +15,7 @@ from distdual.errors import InputError
 from distdual.kernel import kernel
 from distdual.prior import Prior
 from distdual.problems.base import Constraints, Keys
-from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints, OuterRows, Rows, add
+from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints, OuterRows, Rows, add, as_csr, as_dense
 from distdual.workers.scan import Identities, are_new, identities
 
 
@@ -76,9 +76,11 @@ class GrowingFeatures:
         return self.values.nbytes if self.dense else self.values.nbytes + self.indices.nbytes + self.indptr.nbytes
 
     def extend(self, rows: Features) -> None:
-        if isinstance(rows, DenseRows):
-            self.values.extend(rows.values)
+        """Add rows; those in the other format, which a user's own problem may send, are converted."""
+        if self.dense:
+            self.values.extend(as_dense(rows, self.values.width).values)
             return
+        rows = as_csr(rows, self.indices.buffer.dtype)
         at = slice(rows.indptr[0], rows.indptr[-1])
         self.indptr.extend(rows.indptr[1:] - rows.indptr[0] + self.indptr.view[-1])
         self.indices.extend(rows.indices[at])

@@ -58,6 +58,7 @@ class Progress:
     oracle_sweeps: float  # what a pass of the oracle costs, in ascent sweeps over the cache
     seconds: float
     interrupted: bool = False
+    inexact_gap: float = np.inf  # estimated from complete scans, where inexact inference proves none
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ def next_step(progress: Progress, sizes: Ints, limits: Limits) -> Pass | Stop:
     """Stop when the proven gap is small enough or the budget is spent, else pass over the data again."""
     if progress.gap <= limits.target:
         return Stop(f"gap {progress.gap:.2e} is at most the target {limits.target:.2e}")
+    if progress.inexact_gap <= limits.target:
+        return Stop(f"estimated gap {progress.inexact_gap:.2e} is at most the target; inexact inference proves none")
     if progress.interrupted:
         return Stop("interrupted")
     if progress.n_passes >= limits.max_passes:

@@ -4,6 +4,7 @@ Decisions come from `schedule`; this file carries them out.
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -71,6 +72,7 @@ class Outcome:
     history: list[Round]
     totals: Totals
     solver: Solver
+    estimate: float = np.inf  # of P(w), too low by what inexact inference missed; infinity where `upper` is proven
 
 
 @dataclass(slots=True)
@@ -93,6 +95,7 @@ class Trainer:
     best_upper: float = np.inf
     best_version: int = -1
     estimate: float = np.inf
+    best_estimate: float = np.inf  # of P(w) by inexact inference
 
     def __post_init__(self) -> None:
         self.prior = self.prior or Prior(self.problem.n_weights)
@@ -103,11 +106,12 @@ class Trainer:
     def run(self) -> Outcome:
         while isinstance(step := self._next(), Pass):
             self._carry_out(step)
-        if self._gap() > self.config.gap:
+        if min(self._gap(), self._inexact_gap()) > self.config.gap:
             self._certify_last()
         log.info("stop: %s", step.reason)
         certificate = Certificate(self.solver.lower, self.best_upper, self.best_version)
-        return Outcome(self.best_w, certificate, step.reason, self._seconds(), self.history, self.totals, self.solver)
+        told = (step.reason, self._seconds(), self.history, self.totals, self.solver, self.best_estimate)
+        return Outcome(self.best_w, certificate, *told)
 
     def _next(self) -> Pass | Stop:
         config = self.config
@@ -119,6 +123,7 @@ class Trainer:
             oracle / max(1, len(self.solver.cache)),
             self._seconds(),
             self.interrupted(),
+            self._inexact_gap(),
         )
         limits = Limits(config.schedule, config.gap, config.max_passes, config.max_seconds, config.seed)
         return next_step(progress, np.diff(self.dataset.first), limits)
@@ -193,11 +198,20 @@ class Trainer:
 
     def _certify(self, losses: list[ShardLoss], w: Floats) -> None:
         """An upper bound for these weights; the model to return is the best one seen."""
+        if not all(s.exact for s in losses):
+            self._guess(losses, w)
+            return
         upper = upper_bound(
             w, self.version, losses, C=self.config.C, n_shards=self.dataset.n_shards, prior=self.solver.prior
         )
         if upper < self.best_upper:
             self.best_upper, self.best_version, self.best_w = upper, self.version, w.copy()
+
+    def _guess(self, losses: list[ShardLoss], w: Floats) -> None:
+        """Inexact inference bounds nothing: the model to return is the one with the lowest estimate of P(w)."""
+        guess = self.solver.prior.penalty(w) + self.config.C * math.fsum(s.loss for s in losses)
+        if guess < self.best_estimate:
+            self.best_estimate, self.best_w = guess, w.copy()
 
     def _certify_last(self) -> None:
         """One more scan, so that the last w, or w̄ where that is asked for, may be the model; no ascent follows."""
@@ -208,6 +222,10 @@ class Trainer:
 
     def _gap(self) -> float:
         return Certificate(self.solver.lower, self.best_upper, 0).gap if self.best_version >= 0 else np.inf
+
+    def _inexact_gap(self) -> float:
+        """The estimate that stands in for a proven gap; it may be negative."""
+        return relative_gap(self.best_estimate, self.solver.lower) if np.isfinite(self.best_estimate) else np.inf
 
     def _seconds(self) -> float:
         return time.perf_counter() - self.begin

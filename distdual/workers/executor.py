@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
+import sys
+import sysconfig
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from distdual.config import ClusterConfig
@@ -195,9 +198,11 @@ class DaskExecutor:
 def open_executor(cluster: ClusterConfig, dataset: Dataset, problem: Problem, client: Any = None) -> Iterator[Executor]:
     """The executor that [cluster] asks for, or one on a client that is there already."""
     if client is not None:
+        send_module(client, problem)
         yield from _closing(DaskExecutor(client, dataset, problem))
     elif cluster.scheduler or cluster.local:
         with connect(cluster) as own:
+            send_module(own, problem)
             yield from _closing(DaskExecutor(own, dataset, problem))
     else:
         yield from _closing(InlineExecutor(dataset, problem))
@@ -206,6 +211,32 @@ def open_executor(cluster: ClusterConfig, dataset: Dataset, problem: Problem, cl
 def _closing(executor: Any) -> Iterator[Any]:
     with contextlib.closing(executor):
         yield executor
+
+
+def send_module(client: Any, problem: Problem) -> None:
+    """Upload the file of a user's own problem to all workers, those that come later too, if it is a single one.
+
+    A module of a package, or one that is installed, must be installed on the workers as well.
+    """
+    file = module_file(problem)
+    if file is not None and not client.scheduler.address.startswith("inproc://"):
+        client.upload_file(file)
+
+
+def module_file(problem: Problem) -> str | None:
+    """The .py file that defines the problem, if it is neither part of a package nor installed."""
+    name = type(problem).__module__
+    file = getattr(sys.modules.get(name), "__file__", None) or ""
+    installed = any(Path(file).is_relative_to(sysconfig.get_path(place)) for place in ("purelib", "platlib", "stdlib"))
+    return file if "." not in name and name != "__main__" and file.endswith(".py") and not installed else None
+
+
+def round_trip(problem: Problem) -> Problem:
+    """The problem as it arrives at a worker."""
+    from distributed.protocol.pickle import dumps, loads
+
+    there: Problem = loads(dumps(problem))
+    return there
 
 
 @contextlib.contextmanager
