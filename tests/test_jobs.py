@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from tests.s3_server import free_ports, weed
-from tests.shell import Ran, environment, run
+from tests.shell import Ran, distdual, environment, run
 
 ROOT = Path(__file__).parents[1]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -141,6 +141,18 @@ def test_the_programs_prepare_train_verify_and_predict(cluster: Cluster, tmp_pat
     predicted = step(cluster, "python", "jobs/predict.py", cluster.scheduler, model, data, out)
     assert "accuracy" in predicted.out
     assert set(np.load(out)) == {"even", "odd"}
+
+
+def test_the_ranking_of_small_sets_is_certified_and_its_problem_passes_the_checks(tmp_path: Path) -> None:
+    ran = run("python", "jobs/ranking.py", tmp_path, cwd=ROOT, env=environment(PYTHONPATH=str(ROOT)))
+    assert ran.code == 0, ran
+    told = json.loads(ran.out)
+    assert told["certified"]
+    assert told["verified"]
+    assert told["score"]["loss"] < 0.2  # half of the pairs by chance
+    checked = distdual("check-problem", "ranking:Ranking", "--data", tmp_path / "data", cwd=ROOT / "jobs")
+    assert checked.code == 0, checked
+    assert "all outputs" in checked.out
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def end_session(leader: int) -> None:
         time.sleep(0.5)
 
 
-@pytest.mark.timeout(170)
+@pytest.mark.timeout(300)
 def test_every_block_runs(tmp_path: Path, s3: S3Server) -> None:
     """In order, in one folder, as a reader would; with this interpreter's programs in place of .venv's."""
     for name in ("configs", "jobs"):
@@ -104,6 +104,8 @@ def test_every_block_runs(tmp_path: Path, s3: S3Server) -> None:
     assert (tmp_path / "clouds" / "train" / "zarr.json").exists()
     assert (tmp_path / "runs" / "binary" / "run.jsonl").exists()
     assert s3.files().exists("data/digits-model/model.json")
+    assert json.loads((tmp_path / "stars-model" / "certificate.json").read_text())["certified"]
+    assert len((tmp_path / "stars.txt").read_text().splitlines()) == 2000
 
 
 def told(value: Any) -> str:

@@ -25,7 +25,7 @@ from tests.build import examples
 from tests.problems import mine
 from tests.problems.contract import ProblemContract
 from tests.problems.test_multiclass import CLASSES, three_classes
-from tests.shell import assert_refused, call
+from tests.shell import assert_refused, call, environment, run
 
 NAME = "tests.problems.mine:PlainMulticlass"
 
@@ -114,6 +114,18 @@ def test_a_single_file_is_sent_to_workers_that_do_not_have_it(data, tmp_path, mo
     assert result.certificate["certified"]
     assert module_file(result.model.problem) == str(tmp_path / "sent_problem.py")
     sys.modules.pop("sent_problem")
+
+
+def test_a_module_beside_the_config_is_found_and_sent(data, tmp_path):
+    (tmp_path / "runs").mkdir()
+    source = Path(mine.__file__).read_text(encoding="utf-8")
+    (tmp_path / "runs" / "beside.py").write_text(source, encoding="utf-8")
+    text = f'data.url = "{data}"\nproblem.kind = "beside:PlainMulticlass"\noutput.url = "model"\n'
+    (tmp_path / "runs" / "run.toml").write_text(f"{text}solver.gap = 0.1\ncluster.local.workers = 2\n")
+    ran = run("distdual", "train", "runs/run.toml", cwd=tmp_path, env=environment())
+    assert ran.code == 0, ran
+    assert ran.out.startswith("certified")
+    assert_refused(run("distdual", "verify", "model", cwd=tmp_path, env=environment()), "--problem beside:")
 
 
 def test_modules_of_packages_and_installed_ones_are_not_sent():
