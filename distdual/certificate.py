@@ -58,5 +58,10 @@ def upper_bound(
                 f"shard {s.shard} used inexact inference, which can only underestimate P(w); "
                 "report an estimate instead of a certificate."
             )
+    return objective(w, losses, C=C, prior=prior)
+
+
+def objective(w: Floats, losses: Sequence[ShardLoss], *, C: float, prior: Prior | None = None) -> float:
+    """R(w) + C Σ loss; an upper bound only under the conditions of `upper_bound`, else an estimate."""
     penalty = (prior or Prior(len(w))).penalty(w)
     return penalty + C * math.fsum(s.loss for s in losses)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.certificate import Certificate, ShardLoss, upper_bound
+from distdual.certificate import Certificate, ShardLoss, objective, upper_bound
 from distdual.config import ClusterConfig
 from distdual.coordinator.ascent import add_rows
 from distdual.data.location import Location
@@ -159,10 +159,12 @@ def dual_findings(folder: Location, checks: list[ShardCheck]) -> list[str]:
 
 def conclude(model: Model, dataset: Dataset, checks: list[ShardCheck], findings: list[str]) -> Verification:
     """Add up, compare with what the folder claims, and decide."""
-    # Inexact inference finds too little loss: what would be the upper bound is then an estimate.
-    losses = [ShardLoss(check.shard, 0, check.loss, exact=True) for check in checks]
-    value = upper_bound(model.w, 0, losses, C=model.C, n_shards=dataset.n_shards, prior=model.prior)
+    losses = [ShardLoss(check.shard, 0, check.loss, check.exact) for check in checks]
     exact = all(check.exact for check in checks)
+    if exact:
+        value = upper_bound(model.w, 0, losses, C=model.C, n_shards=dataset.n_shards, prior=model.prior)
+    else:
+        value = objective(model.w, losses, C=model.C, prior=model.prior)
     lower = -model.prior.conjugate(np.zeros_like(model.w))  # D(0) always holds
     if multipliers_are_valid(model) and not any(len(check.infeasible) for check in checks):
         v = np.sum([check.v for check in checks], axis=0)

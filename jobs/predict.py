@@ -19,10 +19,11 @@ def main() -> None:
     arguments.add_argument("model")
     arguments.add_argument("data")
     arguments.add_argument("out", help="a .txt or a .npy file")
+    arguments.add_argument("--problem", help="package.module:Class of your own problem")
     told = arguments.parse_args()
     check_output(told.out)
     with Client(told.scheduler, timeout=10) as client:
-        found = predict(told.model, told.data, client)
+        found = predict(told.model, told.data, client, problem=told.problem)
     save_predictions(found.labels, Location(told.out))
     print(f"{len(found.labels)} predictions in {told.out}", *(found.score or {}).items(), sep="\n")
 

@@ -17,9 +17,10 @@ def main() -> int:
     arguments.add_argument("scheduler")
     arguments.add_argument("model")
     arguments.add_argument("--data", help="the data set, if it is no longer where the model was trained")
+    arguments.add_argument("--problem", help="package.module:Class of your own problem")
     told = arguments.parse_args()
     with Client(told.scheduler, timeout=10) as client:
-        checked = distdual.verify(told.model, told.data, client)
+        checked = distdual.verify(told.model, told.data, client, problem=told.problem)
     print(f"{checked.lower:.8g} ≤ P(w*) ≤ {checked.upper:.8g}, gap {checked.gap:.2e}", *checked.findings, sep="\n")
     return 0 if checked.certified else 1
 

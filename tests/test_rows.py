@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from distdual.kernel import kernel
-from distdual.rows import add, dot, inner, n_rows, norm2
+from distdual.rows import add, as_csr, as_dense, dot, inner, n_rows, norm2
 from tests import naive
 from tests.build import compiling, rows_of
 
@@ -106,3 +106,15 @@ def test_nan_in_a_row_shows(version, sparse):
 @given(x=matrices)
 def test_both_formats_hold_the_same_matrix(x):
     np.testing.assert_array_equal(naive.dense(rows_of(x, sparse=True), x.shape[1]), x)
+
+
+@compiling
+@given(x=matrices)
+def test_rows_change_their_format_and_stay_the_same(x):
+    dense, sparse = rows_of(x, sparse=False), rows_of(x, sparse=True)
+    np.testing.assert_array_equal(as_dense(sparse, x.shape[1]).values, x)
+    for left, right in zip(as_csr(dense, np.int32), sparse, strict=True):
+        np.testing.assert_array_equal(left, right)
+        assert left.dtype == right.dtype
+    assert as_dense(dense, x.shape[1]) is dense
+    assert as_csr(sparse, np.int32) is sparse

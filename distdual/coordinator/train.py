@@ -4,7 +4,6 @@ Decisions come from `schedule`; this file carries them out.
 """
 
 import logging
-import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from distdual.certificate import Certificate, ShardLoss, upper_bound
+from distdual.certificate import Certificate, ShardLoss, objective, upper_bound
 from distdual.config import SolverConfig
 from distdual.coordinator.schedule import Ascent, Limits, Pass, Piece, Progress, Stop, next_step
 from distdual.coordinator.solver import Solver, relative_gap
@@ -209,7 +208,7 @@ class Trainer:
 
     def _guess(self, losses: list[ShardLoss], w: Floats) -> None:
         """Inexact inference bounds nothing: the model to return is the one with the lowest estimate of P(w)."""
-        guess = self.solver.prior.penalty(w) + self.config.C * math.fsum(s.loss for s in losses)
+        guess = objective(w, losses, C=self.config.C, prior=self.solver.prior)
         if guess < self.best_estimate:
             self.best_estimate, self.best_w = guess, w.copy()
 

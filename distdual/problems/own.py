@@ -5,6 +5,7 @@
 Rows are rounded to float32, and the slack is that of the rounded row of the y that `argmax` found.
 """
 
+import contextlib
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -96,11 +97,11 @@ class UserProblem(Problem):
         slack = np.full(shard.n_examples, np.nan)
         keys: list[tuple[int, ...]] = [()] * shard.n_examples
         for i, x in self.readable(shard):
-            y_true = self.truth(shard.y[i].item())
-            y = self.argmax(w, x, y_true)
-            row = self.row(x, y_true, y)
-            slack[i] = np.maximum(0.0, float(self.loss(y_true, y)) - dot_row(w, row))
-            keys[i] = self.encode(y)
+            with self.naming(shard, i):
+                y_true = self.truth(shard.y[i].item())
+                y = self.argmax(w, x, y_true)
+                slack[i] = np.maximum(0.0, float(self.loss(y_true, y)) - dot_row(w, self.row(x, y_true, y)))
+                keys[i] = self.encode(y)
         return Offenders(slack, join_keys(keys))
 
     def costs(self, shard: Shard) -> Floats:
@@ -109,16 +110,20 @@ class UserProblem(Problem):
     def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
         margin, rows = np.empty(len(chosen)), []
         for k, i in enumerate(chosen):
-            x, y_true = self.example(shard, i), self.truth(shard.y[i].item())
-            y = self.decode(tuple(keys.values[keys.indptr[k] : keys.indptr[k + 1]].tolist()))
-            margin[k] = self.loss(y_true, y)
-            rows.append(self.row(x, y_true, y))
+            with self.naming(shard, i):
+                x, y_true = self.example(shard, i), self.truth(shard.y[i].item())
+                y = self.decode(tuple(keys.values[keys.indptr[k] : keys.indptr[k + 1]].tolist()))
+                margin[k] = self.loss(y_true, y)
+                rows.append(self.row(x, y_true, y))
         joined = join_vectors(rows, self.n_weights)
         return Constraints(shard.first + chosen, self.costs(shard)[chosen], margin, joined, keys)
 
     def predict(self, w: Floats, shard: Shard) -> NDArray[Any]:
         """A number where outputs are one each, else text: the numbers with spaces between them."""
-        keys = [self.encode(self.predict_one(w, self.example(shard, i))) for i in range(shard.n_examples)]
+        keys: list[tuple[int, ...]] = []
+        for i in range(shard.n_examples):
+            with self.naming(shard, i):
+                keys.append(self.encode(self.predict_one(w, self.example(shard, i))))
         if all(len(key) == 1 for key in keys):
             return np.array([key[0] for key in keys], dtype=np.int32)
         return np.array([" ".join(map(str, key)) for key in keys])
@@ -134,6 +139,17 @@ class UserProblem(Problem):
         return {"kind": self.kind, **{f.name: plain(getattr(self, f.name)) for f in fields(self)}}
 
     # --- an example, a row
+
+    @contextlib.contextmanager
+    def naming(self, shard: Shard, i: int) -> Iterator[None]:
+        """Whatever the user's code raises is the user's to mend: told in a sentence, with the example."""
+        try:
+            yield
+        except InputError:
+            raise
+        except Exception as error:
+            where = f"{self.kind}: example {shard.first + i}"
+            raise InputError(f"{where}: raised {type(error).__name__}: {error}") from error
 
     def readable(self, shard: Shard) -> Iterator[tuple[int, Any]]:
         """The examples whose features are all finite; the others have no slack that is a number."""
@@ -157,12 +173,13 @@ class UserProblem(Problem):
 
     def row(self, x: Any, y_true: Any, y: Any) -> SparseVector:
         """φ(x, y_true) − φ(x, y) in float32, its columns in ascending order."""
-        right, wrong = self.checked(self.feature_map(x, y_true)), self.checked(self.feature_map(x, y))
-        indices, place = np.unique(np.concatenate([right.indices, wrong.indices]), return_inverse=True)
-        values = np.bincount(place, np.concatenate([right.values, -wrong.values]), minlength=len(indices))
-        with np.errstate(over="ignore"):  # what is too large for float32 shows as an infinite loss
-            single = values.astype(np.float32)
-        return SparseVector(indices[single != 0], single[single != 0])
+        right, wrong = self.feature_map(x, y_true), self.feature_map(x, y)
+        if isinstance(right, tuple) or isinstance(wrong, tuple):
+            a, b = self.checked(right), self.checked(wrong)
+            indices, place = np.unique(np.concatenate([a.indices, b.indices]), return_inverse=True)
+            values = np.concatenate([a.values, -b.values])
+            return single(indices, np.bincount(place, values, minlength=len(indices)).astype(np.float64))
+        return single(np.arange(self.n_weights), self.full(right) - self.full(wrong))
 
     def dot(self, w: Floats, vector: Vector) -> float:
         """⟨w, φ⟩ of what `feature_map` returned."""
@@ -180,13 +197,26 @@ class UserProblem(Problem):
                     f"{self.kind}: feature_map must name weights from 0 to {self.n_weights - 1}, each with its value"
                 )
             return SparseVector(indices.astype(np.int64), values.astype(np.float64))
+        values = self.full(vector)
+        where = np.flatnonzero(values)
+        return SparseVector(where, values[where])
+
+    def full(self, vector: NDArray[Any]) -> Floats:
+        """The same for a vector in full."""
         values = np.asarray(vector, dtype=np.float64)
         if values.shape != (self.n_weights,):
             raise InputError(
                 f"{self.kind}: feature_map must return {self.n_weights} values, got an array of shape {values.shape}"
             )
-        where = np.flatnonzero(values)
-        return SparseVector(where, values[where])
+        return values
+
+
+def single(indices: Ints, values: Floats) -> SparseVector:
+    """What is not 0 in float32; what is too large for it shows as an infinite loss."""
+    with np.errstate(over="ignore"):
+        rounded = values.astype(np.float32)
+    kept = rounded != 0
+    return SparseVector(indices[kept], rounded[kept])
 
 
 def dot_row(w: Floats, row: SparseVector) -> float:

@@ -101,6 +101,15 @@ def test_it_holds_what_a_dict_would_hold(sparse, given_batches, data):
             assert_same(cache, wanted)
 
 
+@formats
+def test_rows_may_come_in_the_other_format(sparse):
+    cache, wanted = ConstraintCache(2.0, Prior(WIDTH)), NaiveCache()
+    for k, batch in enumerate([[(0, 0), (1, 1)], [(2, 0), (0, 1)], [(3, 0)]]):
+        wanted.insert(batch)
+        cache.insert(batch_of(batch, sparse=sparse == (k % 2 == 0)))
+        assert_same(cache, wanted)
+
+
 @compiling
 @given(given_batches=batches, first=st.integers(0, 9), count=st.integers(0, 9))
 def test_what_is_known_of_a_shard_is_what_is_held_of_its_examples(given_batches, first, count):

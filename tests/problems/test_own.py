@@ -271,6 +271,11 @@ def test_a_feature_map_that_would_hurt_a_kernel_is_refused(cls, message):
         cls(n_features=4, classes=CLASSES).offenders(np.zeros(12), three_classes(0))
 
 
+def test_what_its_code_raises_is_told_with_the_example(data, tmp_path):
+    with pytest.raises(InputError, match=r"mine:Raising: example \d+: raised ZeroDivisionError: no luck"):
+        distdual.train(config(data, tmp_path, problem_of("Raising")))
+
+
 def test_a_data_set_is_not_prepared_for_a_users_problem(capsys):
     assert_refused(call(capsys, "prepare", "x.npz", "dest", "--problem", "a:B"), "multiclass or regression")
 
