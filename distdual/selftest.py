@@ -151,6 +151,8 @@ def check_outputs(problem: UserProblem, shard: Shard) -> str:
         again = problem.encode(problem.decode(key))
         if key != again:
             raise Broken(f"decode and encode turn the output {key} of example {case.i} into {again}")
+        if not problem.is_output(case.x, problem.decode(key)):
+            raise Broken(f"argmax gives {key} for example {case.i}, which is_output or outputs does not know")
         if not all(-(2**31) <= part < 2**31 for part in key):
             raise Broken(f"encode gives {key} for example {case.i}; each number must fit 32 bits")
     return "outputs come back from the whole numbers that name them"

@@ -109,7 +109,9 @@ def check_shard(source: Source | Dataset, problem: Problem, w: Floats, shard: in
     costs = problem.costs(found)
     slack = problem.offenders(w, found).slack
     local = dual.example - found.first
-    constraints = problem.constraints(found, local, Keys(dual.keys.indptr, dual.keys.values))
+    keys = Keys(dual.keys.indptr, dual.keys.values)
+    problem.check_keys(found, local, keys)
+    constraints = problem.constraints(found, local, keys)
     v = np.zeros(problem.n_weights)
     add_rows(constraints.rows, dual.alpha, v)
     used = np.bincount(local, dual.alpha, minlength=found.n_examples)

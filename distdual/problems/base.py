@@ -92,6 +92,9 @@ class Problem(ABC):
     def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
         """The constraints named by (example of the shard, key), built from the data alone."""
 
+    def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:  # noqa: B027 - nothing to check for some
+        """Raise an InputError for a key that names no constraint; `verify` asks, as keys of a model may be forged."""
+
     @abstractmethod
     def predict(self, w: Floats, shard: Shard) -> NDArray[Any]:
         """(n,) the prediction for each example, in the coding of `shard.y`."""

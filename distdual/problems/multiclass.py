@@ -86,6 +86,11 @@ class Multiclass(Problem):
             shard.first + chosen, self.costs(shard)[chosen], loss, OuterRows(x, at, y, j, scale, self.width), keys
         )
 
+    def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:
+        wrong = (keys.values < 0) | (keys.values >= len(self.classes))
+        if len(keys.values) != len(chosen) or wrong.any():
+            raise InputError(f"shard {shard.number}: a support constraint has a key that names no class")
+
     def predict(self, w: Floats, shard: Shard) -> NDArray[np.int32]:
         parts = [scores.argmax(axis=1) for _, scores in self._score_blocks(w, shard)]
         return np.concatenate(parts).astype(np.int32) if parts else np.empty(0, dtype=np.int32)

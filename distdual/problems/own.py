@@ -79,6 +79,11 @@ class UserProblem(Problem):
         """All outputs y of an example, where they can be listed."""
         return None
 
+    def is_output(self, x: Any, y: Any) -> bool:
+        """Whether y is an output of x at all; `verify` asks it of what a model names. Tries `outputs` if it can."""
+        every = self.outputs(x)
+        return every is None or y in every
+
     def truth(self, label: int | float) -> Any:
         """The right output for a label of the data set: the number of a class in `classes`, or a target."""
         return label
@@ -112,11 +117,18 @@ class UserProblem(Problem):
         for k, i in enumerate(chosen):
             with self.naming(shard, i):
                 x, y_true = self.example(shard, i), self.truth(shard.y[i].item())
-                y = self.decode(tuple(keys.values[keys.indptr[k] : keys.indptr[k + 1]].tolist()))
+                y = self.decode(key_of(keys, k))
                 margin[k] = self.loss(y_true, y)
                 rows.append(self.row(x, y_true, y))
         joined = join_vectors(rows, self.n_weights)
         return Constraints(shard.first + chosen, self.costs(shard)[chosen], margin, joined, keys)
+
+    def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:
+        for k, i in enumerate(chosen):
+            key = key_of(keys, k)
+            with self.naming(shard, i):
+                if not self.is_output(self.example(shard, i), self.decode(key)):
+                    raise InputError(f"{self.kind}: example {shard.first + i} has no output that {key} names")
 
     def predict(self, w: Floats, shard: Shard) -> NDArray[Any]:
         """A number where outputs are one each, else text: the numbers with spaces between them."""
@@ -221,6 +233,10 @@ def single(indices: Ints, values: Floats) -> SparseVector:
 
 def dot_row(w: Floats, row: SparseVector) -> float:
     return product(w[row.indices], row.values.astype(np.float64))
+
+
+def key_of(keys: Keys, k: int) -> tuple[int, ...]:
+    return tuple(keys.values[keys.indptr[k] : keys.indptr[k + 1]].tolist())
 
 
 def join_keys(keys: list[tuple[int, ...]]) -> Keys:

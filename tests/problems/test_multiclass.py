@@ -9,6 +9,7 @@ import distdual
 from distdual.data.prepare import prepare_arrays
 from distdual.data.shard import Shard
 from distdual.errors import InputError
+from distdual.problems.base import Keys
 from distdual.problems.multiclass import Multiclass
 from tests import naive
 from tests.build import examples, rows_of
@@ -122,7 +123,6 @@ def everything(problem: Multiclass, shard: Shard, C: float) -> naive.Program:
 def test_features_of_an_example_are_stored_once(tmp_path):
     from distdual.coordinator.cache import ConstraintCache
     from distdual.prior import Prior
-    from distdual.problems.base import Keys
 
     problem, shard = Multiclass(n_features=4, classes=CLASSES), three_classes(0)
     cache = ConstraintCache(1.0, Prior(12))
@@ -137,6 +137,14 @@ def test_features_of_an_example_are_stored_once(tmp_path):
         expected = every_wrong_class(problem, shard, i)[(int((shard.y[i] + step) % 3),)][0]
         np.testing.assert_allclose(rows[k], expected)
     assert len(cache.rows.x) == 3
+
+
+@pytest.mark.parametrize("key", [-1, 3])
+def test_a_forged_key_that_names_no_class_is_refused(key):
+    problem, shard = Multiclass(n_features=4, classes=CLASSES), three_classes(0)
+    keys = Keys(np.arange(3), np.array([0, key], dtype=np.int32))
+    with pytest.raises(InputError, match="names no class"):
+        problem.check_keys(shard, np.arange(2), keys)
 
 
 def test_predictions_are_the_class_with_the_highest_score(tmp_path):

@@ -210,6 +210,14 @@ def test_another_problem_than_the_model_has_is_refused(model):
         distdual.verify(model, problem=mine.FastMulticlass)
 
 
+def test_a_forged_key_that_names_no_output_proves_nothing(model):
+    """−1 would be taken for the last class, with a loss where that class is right: a lower bound that is none."""
+    file = Path(model) / "dual" / "key_values.npy"
+    np.save(file, np.full_like(np.load(file), -1))
+    with pytest.raises(InputError, match=r"example \d+ has no output that \(-1,\) names"):
+        distdual.verify(model, problem=NAME)
+
+
 def test_predictions_are_labels_and_have_a_score(model, data, tmp_path, capsys):
     found = distdual.predict(model, data, problem=NAME)
     assert set(found.labels) <= set(CLASSES)
