@@ -10,10 +10,12 @@ from distdual.config import Config, from_table, index_range
 from distdual.coordinator.train import Outcome, Round, Trainer
 from distdual.data.location import Location
 from distdual.data.store import Dataset, open_dataset
+from distdual.errors import InputError
 from distdual.hotstart import hot_start
 from distdual.model import DataInfo, Dual, Model, claim, load_model, read_npy
 from distdual.prior import Prior
 from distdual.problems import make_problem
+from distdual.problems.base import Problem
 from distdual.problems.load import is_own
 from distdual.report.runlog import RunLog
 from distdual.rows import Floats
@@ -50,6 +52,7 @@ def train(
         n_features=dataset.layout.n_features,
         classes=dataset.classes,
     )
+    check_columns(dataset, problem)
     prior = prior_of(config, problem.n_weights)
     start = start_of(config)
     with (
@@ -89,6 +92,15 @@ def start_of(config: Config) -> Model | None:
 
 def own_kind(config: Config) -> str | None:
     return config.problem.kind if is_own(config.problem.kind) else None
+
+
+def check_columns(dataset: Dataset, problem: Problem) -> None:
+    """What is in the data set is used, or refused; it is never left aside in silence."""
+    if "margin" in dataset.layout.columns and not problem.uses_margin:
+        raise InputError(
+            f"{dataset.location}: the data set has a margin column, which a {problem.kind} problem does not use; "
+            "prepare it without"
+        )
 
 
 def dual_of(outcome: Outcome) -> Dual:

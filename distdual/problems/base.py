@@ -75,6 +75,9 @@ class Problem(ABC):
     exact: ClassVar[bool] = True
     """True if `offenders` finds a global maximiser. Only then is P(w) an upper bound."""
 
+    uses_margin: ClassVar[bool] = False
+    """True if a data set's margin column means something here; elsewhere such a data set is refused."""
+
     oracle_work: ClassVar[float] = 0.5
     """What an oracle call costs, in ascent updates of one row; the slope schedule weighs one against the other."""
 

@@ -23,6 +23,7 @@ from distdual.rows import Features, Floats, Int32s, Ints, dot
 @dataclass(frozen=True, kw_only=True)
 class Binary(Problem):
     kind: ClassVar[str] = "binary"
+    uses_margin: ClassVar[bool] = True
 
     n_features: int
     classes: tuple[str, ...]

@@ -73,3 +73,17 @@ def test_the_optimum_is_that_of_scikit_learn(tmp_path):
     found = predict(str(tmp_path / "model"), str(tmp_path / "data"))
     np.testing.assert_allclose(found.labels, x @ result.model.w, rtol=1e-5, atol=1e-5)
     assert found.score["squared_error"] == pytest.approx(((x @ result.model.w - y) ** 2).mean(), rel=1e-5)
+
+
+def test_a_margin_column_is_refused_because_it_would_mean_nothing(tmp_path):
+    made = examples(0, 30, 4, margin=True)
+    prepare_arrays(made.x, made.x[:, 0], str(tmp_path / "data"), "regression", margin=made.margin)
+    with pytest.raises(InputError, match="has a margin column, which a regression problem does not use"):
+        distdual.train(
+            {
+                "data": {"url": str(tmp_path / "data")},
+                "problem": {"kind": "regression"},
+                "output": {"url": str(tmp_path / "model")},
+            }
+        )
+    assert not (tmp_path / "model").exists()
