@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 from sklearn.preprocessing import StandardScaler, normalize
 
+from distdual import problems
 from distdual.data import pipeline, scale
 from distdual.data.location import Location
 from distdual.data.pipeline import MARK
@@ -435,8 +436,8 @@ def test_an_option_that_does_not_exist_is_an_error(tmp_path):
         prepare_arrays(X, Y, tmp_path / "dest", "binary", shufle=1)
 
 
-def test_binary_is_all_for_now():
-    assert KINDS == ("binary",)
+def test_data_are_prepared_for_every_problem_there_is():
+    assert set(KINDS) == set(problems.KINDS)
 
 
 @pytest.mark.parametrize(
