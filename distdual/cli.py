@@ -251,7 +251,7 @@ def predict(model: str, data: str, out: str, scheduler: str | None, storage_file
     storage = storage_options(storage_file)
     check_output(out)
     found = run(Location(model, storage), Location(data, storage), cluster=ClusterConfig(scheduler=scheduler))
-    save_predictions(found.labels, Location(out, storage))
+    save_predictions(found.labels, Location(out, storage), found.lengths)
     if as_json:
         emit({"n_examples": len(found.labels), "score": found.score, "out": out})
     else:

@@ -1,4 +1,4 @@
-"""The problems that can be learnt: base (the contract), linear (what some share), binary, multiclass, regression."""
+"""The problems that can be learnt: base (the contract), linear (what some share), then one file each."""
 
 import dataclasses
 import typing
@@ -9,10 +9,11 @@ from distdual.config import check_choice, convert, nearest
 from distdual.errors import InputError
 from distdual.problems.base import Problem
 from distdual.problems.binary import Binary
+from distdual.problems.chain import Chain
 from distdual.problems.multiclass import Multiclass
 from distdual.problems.regression import Regression
 
-KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in (Binary, Multiclass, Regression)}
+KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in (Binary, Multiclass, Regression, Chain)}
 
 _FROM_DATA = ("n_features", "classes")
 
