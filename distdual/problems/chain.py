@@ -57,8 +57,11 @@ class Chain(Problem):
 
     @property
     def oracle_work(self) -> float:  # type: ignore[override]
-        """Viterbi meets K² pairs and all tags of every token, a step of the ascent only the tokens that differ."""
-        return float(len(self.classes))
+        """Viterbi meets all pairs of tags at every token; the ascent reads a few rows of the tokens that differ.
+
+        Measured with 26 tags: 35 µs for a scan of a sequence, 5 to 10 µs for a visit to its constraints.
+        """
+        return max(0.5, len(self.classes) / 4)
 
     @property
     def n_weights(self) -> int:  # type: ignore[override]
