@@ -243,6 +243,9 @@ class ConstraintCache:
             return
         if not self.gram_indptr.size:
             self.gram_indptr.extend(np.zeros(1, dtype=np.int64))
+        if self.single:  # nobody has an older sibling
+            self.gram_indptr.extend(np.zeros(len(slots), dtype=np.int64))
+            return
         place, start = self._places()
         indptr = self.gram.size + np.cumsum(np.append(0, place[slots] - start[slots]))
         self.gram_indptr.extend(indptr[1:])
@@ -329,7 +332,8 @@ class ConstraintCache:
         self._index(np.arange(len(which)))
 
     def _keep_gram(self, which: Ints) -> None:
-        if not self.gram_indptr.size:
+        if not self.gram.size:
+            self.gram_indptr.size = min(self.gram_indptr.size, len(which) + 1)
             return
         stays = np.zeros(len(self), dtype=np.bool_)
         stays[which] = True
