@@ -118,8 +118,8 @@ def quickstart(folder: Path, as_json: bool) -> int:
 @cli.command(short_help="Turn files into a data set of shards.")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("dest")
-@click.option("--problem", "kind", required=True, help="What the data is for: binary, multiclass or regression.")
-@click.option("--format", "source_format", help="svmlight, npz or npy; guessed from the file if not given.")
+@click.option("--problem", "kind", required=True, help="What the data is for: binary, multiclass, regression or chain.")
+@click.option("--format", "source_format", help="svmlight, svmhmm, npz or npy; guessed from the file if not given.")
 @click.option("--labels", multiple=True, metavar="FILE", help="The .npy file of labels of each .npy SOURCE, in order.")
 @click.option("--shard-bytes", default=16 << 20, show_default="16 MiB", help="Largest size of a shard's features.")
 @click.option("--shuffle", type=int, metavar="SEED", help="Put the examples into random order.")
@@ -273,7 +273,7 @@ def predict(
     check_output(out)
     cluster = ClusterConfig(scheduler=scheduler)
     found = run(Location(model, storage), Location(data, storage), cluster=cluster, problem=problem)
-    save_predictions(found.labels, Location(out, storage))
+    save_predictions(found.labels, Location(out, storage), found.lengths)
     if as_json:
         emit({"n_examples": len(found.labels), "score": found.score, "out": out})
     else:

@@ -25,6 +25,7 @@ def describe_dataset(dataset: Dataset) -> dict[str, Any]:
         "what": "data set",
         "kind": layout.kind,
         "examples": dataset.n_examples,
+        **({"tokens": dataset.n_rows} if layout.ragged else {}),
         "features": layout.n_features,
         "storage": "sparse" if layout.sparse else "dense",
         "values": dataset.n_values,

@@ -2,8 +2,9 @@
 
 import io
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +17,16 @@ from distdual.errors import InputError
 from distdual.model import Model, load_model
 from distdual.problems.base import Problem
 from distdual.problems.load import Named
-from distdual.rows import Floats
+from distdual.rows import Floats, Ints
 from distdual.workers.executor import open_executor
 from distdual.workers.scan import Source
 
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    labels: NDArray[Any]  # (n_examples,) in the order of the data set: numbers where all labels are numbers
+    labels: NDArray[Any]  # in the order of the data set, one an example or a token: numbers where all labels are
     score: dict[str, float] | None  # None where the data set has labels that the model does not know
+    lengths: Ints | None = None  # tokens of each example, where these are sequences
 
 
 def predict(
@@ -49,9 +51,17 @@ def predict(
         executor.publish(0, known.w)
         shards = range(dataset.n_shards)
         parts = list(executor.map_shards(predict_shard, shards, [codes] * len(shards)))
-    predicted = np.concatenate([part for part, _ in parts])
+    predicted = np.concatenate([part.predicted for part in parts])
     labels = label_array(classes)[predicted] if classes and predicted.dtype.kind == "i" else predicted
-    return Predictions(labels, add_up([score for _, score in parts]))
+    lengths = [part.lengths for part in parts if part.lengths is not None]
+    score = add_up([part.score for part in parts])
+    return Predictions(labels, score, np.concatenate(lengths) if lengths else None)
+
+
+class PredictedShard(NamedTuple):
+    predicted: NDArray[Any]
+    score: dict[str, float] | None  # sums, where the labels are known to the model
+    lengths: Ints | None
 
 
 def check_width(model: Model, dataset: Dataset) -> None:
@@ -60,24 +70,25 @@ def check_width(model: Model, dataset: Dataset) -> None:
         raise InputError(f"{dataset.location}: {found} features, but the model was trained with {expected}")
 
 
-def predict_shard(
-    source: Source, problem: Problem, w: Floats, shard: int, codes: list[int] | None
-) -> tuple[NDArray[Any], dict[str, float] | None]:
+def predict_shard(source: Source, problem: Problem, w: Floats, shard: int, codes: list[int] | None) -> PredictedShard:
     """Runs on a worker: predictions of one shard, and sums for the score where its labels are known to the model."""
     found, _ = source.open().read(shard)
     predicted = problem.predict(w, found)
+    lengths = None if found.tokens is None else np.diff(found.tokens)
     if codes is None:
-        return predicted, None
-    return predicted, problem.score(np.array(codes)[found.y] if codes else found.y, predicted)
+        return PredictedShard(predicted, None, lengths)
+    y = np.array(codes)[found.y] if codes else found.y
+    return PredictedShard(predicted, problem.score_shard(found, y, predicted), lengths)
 
 
 def add_up(scores: list[dict[str, float] | None]) -> dict[str, float] | None:
-    """Means over all examples from sums over shards."""
+    """Means from sums over shards: each is divided by its own "n:name" where there is one, else by "n"."""
     there = [score for score in scores if score is not None]
     if len(there) < len(scores):
         return None
     total = {name: sum(score[name] for score in there) for name in there[0]}
-    return {name: value / total["n"] for name, value in total.items() if name != "n"}
+    named = {name: value for name, value in total.items() if name != "n" and not name.startswith("n:")}
+    return {name: value / total.get(f"n:{name}", total["n"]) for name, value in named.items()}
 
 
 def label_array(classes: tuple[str, ...]) -> NDArray[Any]:
@@ -94,18 +105,26 @@ def label_array(classes: tuple[str, ...]) -> NDArray[Any]:
     return np.array(classes)
 
 
+def lines_of(labels: NDArray[Any], lengths: Ints | None) -> Iterator[str]:
+    if lengths is None:
+        yield from map(str, labels)
+        return
+    for tags in np.split(labels, np.cumsum(lengths)[:-1]):
+        yield " ".join(map(str, tags))
+
+
 def check_output(out: str) -> None:
     if not out.endswith((".txt", ".npy")):
         raise InputError(f"{out}: predictions are written as .txt or .npy; give the file such an ending")
 
 
-def save_predictions(labels: NDArray[Any], out: Location) -> None:
-    """One label a line in a .txt file, or a NumPy array in a .npy file."""
+def save_predictions(labels: NDArray[Any], out: Location, lengths: Ints | None = None) -> None:
+    """One example a line in a .txt file, the tags of a sequence apart by blanks; or a flat array in a .npy file."""
     check_output(out.url)
     folder, slash, name = out.url.rpartition("/")
     place = Location(folder or slash or ".", out.storage_options)
     if name.endswith(".txt"):
-        content = "".join(f"{label}\n" for label in labels).encode()
+        content = "".join(f"{line}\n" for line in lines_of(labels, lengths)).encode()
     else:
         buffer = io.BytesIO()
         np.save(buffer, labels, allow_pickle=False)

@@ -24,7 +24,7 @@ def main() -> None:
     check_output(told.out)
     with Client(told.scheduler, timeout=10) as client:
         found = predict(told.model, told.data, client, problem=told.problem)
-    save_predictions(found.labels, Location(told.out))
+    save_predictions(found.labels, Location(told.out), found.lengths)
     print(f"{len(found.labels)} predictions in {told.out}", *(found.score or {}).items(), sep="\n")
 
 

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -57,7 +58,7 @@ def shard_of(made: Examples, *, sparse: bool = False, number: int = 0, first: in
 
 def as_sparse(shard: Shard) -> Shard:
     """The same shard with its dense features in CSR form."""
-    return Shard(shard.number, shard.first, rows_of(shard.x.values, sparse=True), shard.y, shard.cost, shard.margin)
+    return replace(shard, x=rows_of(shard.x.values, sparse=True))
 
 
 def write(folder: Path, made: Examples, *, sparse: bool = False, n_shards: int = 4, **options: Any) -> Location:

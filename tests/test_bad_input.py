@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from distdual.data.layout import FORMAT
 from distdual.data.prepare import prepare_arrays
 from distdual.training import train
 from tests.s3_server import S3Server
@@ -103,7 +104,7 @@ SOURCES = {
     "arrays without rows": (npz(x=np.empty((0, D)), y=np.empty(0)), ["source.npz", "no examples"]),
     "feature index 0": (text("1 1:1\n-1 0:2\n"), ["source.txt", "line 2", "index 0", "count from 1"]),
     "feature indices out of order": (text("1 1:1\n-1 3:2 2:1\n"), ["source.txt", "line 2", "2:1", "must rise"]),
-    "prose": (text("It was a dark and stormy night.\n"), ["source.txt", "format", "svmlight, npz, npy"]),
+    "prose": (text("It was a dark and stormy night.\n"), ["source.txt", "format", "svmlight, svmhmm, npz, npy"]),
     "a file cut short": (text("PK\x03\x04 and no more", "source.npz"), ["source.npz", "damaged or cut short"]),
 }
 
@@ -255,7 +256,7 @@ def test_a_data_set_of_a_newer_format_is_not_guessed_at(
 ) -> None:
     about = json.loads((here / "data" / "zarr.json").read_text())
     (attributes,) = about["attributes"].values()
-    attributes["format"] += 1
+    attributes["format"] = FORMAT + 1
     (here / "data" / "zarr.json").write_text(json.dumps(about))
     ran = call(capsys, command, "run.toml" if command == "train" else "data")
     assert_refused(ran, "data", f"format {attributes['format']}", "newer", "upgrade")

@@ -15,6 +15,7 @@ import pytest
 
 from distdual.config import ClusterConfig, Config, DataConfig, LocalCluster, OutputConfig, PriorConfig, SolverConfig
 from distdual.problems.binary import Binary
+from distdual.problems.chain import Chain
 from tests.s3_server import S3Server, free_ports
 from tests.shell import environment
 
@@ -131,6 +132,7 @@ def test_the_table_of_keys_is_complete_and_its_defaults_are_right() -> None:
         **defaults("data", DataConfig),
         "problem.kind": "required",
         **defaults("problem", Binary, skip=("n_features", "classes")),
+        **defaults("problem", Chain, skip=("n_features", "classes")),
         **defaults("solver", SolverConfig),
         **defaults("prior", PriorConfig),
         **defaults("cluster", ClusterConfig),

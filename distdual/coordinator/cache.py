@@ -9,13 +9,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.coordinator.space import Space, curvature, space_of
+from distdual.coordinator.space import Plain, Space, curvature, space_of
 from distdual.data.shard import take_rows
 from distdual.errors import InputError
 from distdual.kernel import kernel
 from distdual.prior import Prior
 from distdual.problems.base import Constraints, Keys
-from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints, OuterRows, Rows, add, as_csr, as_dense
+from distdual.rows import (
+    Bools,
+    CsrRows,
+    DenseRows,
+    Features,
+    Floats,
+    Ints,
+    OuterRows,
+    Rows,
+    add,
+    as_csr,
+    as_dense,
+    inner,
+)
 from distdual.workers.scan import Identities, are_new, identities
 
 
@@ -178,6 +191,8 @@ class ConstraintCache:
         self.key_indptr = Growing(np.int64)
         self.key_indptr.extend(np.zeros(1, dtype=np.int64))
         self.key_values = Growing(np.int32)
+        self.gram_indptr = Growing(np.int64)  # see space.Plain
+        self.gram = Growing(np.float64)
         self.members: Ints = np.empty(0, dtype=np.int64)
         self.group_indptr: Ints = np.zeros(1, dtype=np.int64)
         self.group_example: Ints = np.empty(0, dtype=np.int64)  # ascending
@@ -196,7 +211,7 @@ class ConstraintCache:
 
     @property
     def nbytes(self) -> int:
-        flat = sum(column.nbytes for column in (*self._columns, self.key_indptr, self.key_values))
+        flat = sum(column.nbytes for column in (*self._columns, self.key_indptr, self.key_values, self.gram))
         return flat + self.members.nbytes + (self.rows.nbytes if self.rows else 0)
 
     @property
@@ -207,8 +222,9 @@ class ConstraintCache:
     def view(self) -> View:
         assert self.rows is not None
         most = self.C * self.cost.view
+        space = space_of(self.prior, self.images.view)
         return View(
-            space_of(self.prior, self.images.view),
+            Plain(self.gram_indptr.view, self.gram.view) if isinstance(space, Plain) else space,
             self.rows.view,
             self.margin.view,
             self.alpha.view,
@@ -233,7 +249,31 @@ class ConstraintCache:
         """Add the constraints that are not here yet, with α = 0; no two parts share examples. Returns their slots."""
         slots = np.concatenate([self._append(part) for part in parts])
         self._index(slots)
+        self._extend_gram(slots)
         return slots
+
+    def _extend_gram(self, slots: Ints) -> None:
+        """Inner products of new constraints with the older ones of their groups; outer rows have theirs for free."""
+        if not isinstance(self.rows, GrowingFeatures) or not self.prior.plain:
+            return
+        if not self.gram_indptr.size:
+            self.gram_indptr.extend(np.zeros(1, dtype=np.int64))
+        if self.single:  # nobody has an older sibling
+            self.gram_indptr.extend(np.zeros(len(slots), dtype=np.int64))
+            return
+        place, start = self._places()
+        indptr = self.gram.size + np.cumsum(np.append(0, place[slots] - start[slots]))
+        self.gram_indptr.extend(indptr[1:])
+        values = np.empty(indptr[-1] - indptr[0])
+        fill_gram(self.rows.view, self.members, slots, place, start, values)
+        self.gram.extend(values)
+
+    def _places(self) -> tuple[Ints, Ints]:
+        """Where each slot stands in `members`, and where its group starts there."""
+        place, start = np.empty(len(self), dtype=np.int64), np.empty(len(self), dtype=np.int64)
+        place[self.members] = np.arange(len(self))
+        start[self.members] = np.repeat(self.group_indptr[:-1], np.diff(self.group_indptr))
+        return place, start
 
     def _append(self, new: Constraints) -> Ints:
         identity = identities(new.example, new.keys)
@@ -295,6 +335,7 @@ class ConstraintCache:
     def keep(self, which: Ints) -> None:
         """Drop all constraints but these slots, given in ascending order; slots are numbered anew."""
         assert self.rows is not None
+        self._keep_gram(which)
         self.rows.keep(which)
         for column in self._columns:
             column.keep(which)
@@ -304,6 +345,18 @@ class ConstraintCache:
         self.key_indptr.extend(indptr)
         self.members = np.empty(0, dtype=np.int64)
         self._index(np.arange(len(which)))
+
+    def _keep_gram(self, which: Ints) -> None:
+        if not self.gram.size:
+            self.gram_indptr.size = min(self.gram_indptr.size, len(which) + 1)
+            return
+        stays = np.zeros(len(self), dtype=np.bool_)
+        stays[which] = True
+        indptr = np.zeros(len(which) + 1, dtype=np.int64)
+        keep_gram(self.members, which, *self._places(), stays, self.gram_indptr.view, self.gram.view, indptr)
+        self.gram.size = int(indptr[-1])
+        self.gram_indptr.size = 0
+        self.gram_indptr.extend(indptr)
 
     def _images(self, rows: Rows, n: int) -> Floats:
         """Λ⁻¹ x_k of new rows, where Λ is full."""
@@ -346,6 +399,31 @@ def all_curvatures(space: Space, rows: Rows, out: Floats) -> Floats:
     for k in range(len(out)):
         out[k] = curvature(space, rows, k)
     return out
+
+
+@kernel
+def fill_gram(rows: Rows, members: Ints, slots: Ints, place: Ints, start: Ints, values: Floats) -> None:
+    """⟨x_k, x_j⟩ for each new slot k and the members j of its group that stand before it; fills `values`."""
+    at = 0
+    for k in slots:
+        for p in range(start[k], place[k]):
+            values[at] = inner(rows, k, members[p])
+            at += 1
+
+
+@kernel
+def keep_gram(
+    members: Ints, which: Ints, place: Ints, start: Ints, stays: Bools, old: Ints, gram: Floats, indptr: Ints
+) -> None:
+    """Moves the inner products between constraints that stay to the front of `gram`; fills `indptr`."""
+    at = 0
+    for s in range(len(which)):
+        k = which[s]
+        for p in range(start[k], place[k]):
+            if stays[members[p]]:
+                gram[at] = gram[old[k] + p - start[k]]
+                at += 1
+        indptr[s + 1] = at
 
 
 @kernel

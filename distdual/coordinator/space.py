@@ -13,6 +13,7 @@ from distdual.rows import (
     DenseRows,
     Features,
     Floats,
+    Ints,
     Rows,
     Singles,
     add,
@@ -26,9 +27,10 @@ from distdual.rows import (
 
 
 class Plain(NamedTuple):
-    """R(w) = 1/2 ||w||²: w is v."""
+    """R(w) = 1/2 ||w||²: w is v. Inner products of constraints that share a slack may be kept for the ascent."""
 
-    unit: float = 1.0  # Numba has no empty tuples of arrays to tell types by
+    gram_indptr: Ints = np.empty(0, dtype=np.int64)  # (n + 1,), or nothing where none are kept
+    gram: Floats = np.empty(0)  # ⟨x_k, x_j⟩ for each k and the older j of its group, these in order of age
 
 
 class Diagonal(NamedTuple):

@@ -73,7 +73,8 @@ def assemble(
         parts = {key: column.take(n) for key, column in columns.items()}
         first = columns["y"].taken - n
         y = labels(parts.pop("y"), columns["y"].name, first)
-        yield Block(x, y, **{key: weights(part, columns[key].name, first) for key, part in parts.items()})
+        own = {key: weights(part, columns[key].name, first) for key, part in parts.items()}
+        yield Block(x, y, own.get("cost"), own.get("margin"))
     for column in columns.values():
         column.check_end()
 

@@ -1,20 +1,21 @@
 """Which arrays make up a data set, and what is chunk s of each?
 
 A data set is a Zarr v3 group in which chunk s of every array is shard s. Every array runs along one *axis*: one
-entry per example, or one per stored value. A chunk has the same length for every shard (`Layout.chunk`); the real
-length of each axis in each shard is in the small array `lengths`, and what lies beyond is padding.
+entry per example, one per stored value or, where examples are sequences, one per token. A chunk has the same length
+for every shard (`Layout.chunk`); the real length of each axis in each shard is in the small array `lengths`, and what
+lies beyond is padding.
 """
 
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-FORMAT = 1
+FORMAT = 2  # the newest; data whose examples are no sequences are written as format 1
 ATTRIBUTES = "distdual"  # the group attribute that holds all of ours
 
-Axis = Literal["example", "value"]
-AXES: tuple[Axis, ...] = ("example", "value")
+Axis = Literal["example", "value", "token"]
+AXES: tuple[Axis, ...] = ("example", "value", "token")
 
-LENGTHS = "lengths"  # (n_shards, len(AXES)) int64
+LENGTHS = "lengths"  # (n_shards, len(Layout.axes)) int64
 NORMS = "largest_norm"  # (n_shards,) float64: the largest ||x_i|| of a shard
 CHECKSUMS = "checksum"  # (n_shards,) uint32: crc32c over the shard's arrays in the order of `Layout.arrays`
 TABLE_CHUNK = 1 << 16  # shards per chunk of these three
@@ -40,28 +41,36 @@ class Layout:
     columns: tuple[str, ...]  # optional per-example columns present: "cost", "margin"
     chunk: dict[Axis, int]  # longest axis a shard may have
     compress: bool
+    ragged: bool = False  # an example is a run of tokens, each with features and a label of its own
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return AXES if self.ragged else AXES[:2]
 
     @property
     def arrays(self) -> list[ArraySpec]:
         """The arrays, in the order in which they are read, written and summed up."""
+        row: Axis = "token" if self.ragged else "example"
         if self.sparse:
             features = [
-                ArraySpec("indptr", "int64", "example", extra=1),
+                ArraySpec("indptr", "int64", row, extra=1),
                 ArraySpec("indices", self.index_dtype, "value"),
                 ArraySpec("values", "float32", "value"),
             ]
         else:
-            features = [ArraySpec("x", "float32", "example", width=self.n_features)]
-        y = ArraySpec("y", "int32" if self.labels else "float64", "example")
-        return [*features, y, *(ArraySpec(name, "float64", "example") for name in self.columns)]
+            features = [ArraySpec("x", "float32", row, width=self.n_features)]
+        y = ArraySpec("y", "int32" if self.labels else "float64", row)
+        tokens = [ArraySpec("tokens", "int64", "example", extra=1)] if self.ragged else []
+        return [*features, y, *tokens, *(ArraySpec(name, "float64", "example") for name in self.columns)]
 
     def chunk_shape(self, spec: ArraySpec) -> tuple[int, ...]:
         length = self.chunk[spec.axis] + spec.extra
         return (length, spec.width) if spec.width else (length,)
 
     def attributes(self) -> dict[str, Any]:
+        ragged = {"ragged": True} if self.ragged else {}
         return {
-            "format": FORMAT,
+            "format": 2 if self.ragged else 1,
             "kind": self.kind,
             "n_features": self.n_features,
             "features": "csr" if self.sparse else "dense",
@@ -70,6 +79,7 @@ class Layout:
             "columns": list(self.columns),
             "chunk": self.chunk,
             "compress": self.compress,
+            **ragged,
         }
 
     @staticmethod
@@ -83,4 +93,5 @@ class Layout:
             columns=tuple(attributes["columns"]),
             chunk=attributes["chunk"],
             compress=attributes["compress"],
+            ragged=attributes.get("ragged", False),
         )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from distdual.data.arrays import blocks_from_arrays, is_sparse
+from distdual.data.sequence import Ragged, blocks_from_ragged, ragged
 from distdual.data.shard import Block, Shard
 from distdual.data.store import natural
 from distdual.data.write import label_name
@@ -48,7 +49,7 @@ class MemoryDataset:
     def fingerprint(self) -> str:
         digest = hashlib.sha256()
         for shard in self.shards:
-            for part in (*shard.x, shard.y, shard.cost, shard.margin):
+            for part in (*shard.x, shard.y, shard.cost, shard.margin, shard.tokens):
                 digest.update(b"" if part is None else np.ascontiguousarray(part).data)
         return digest.hexdigest()
 
@@ -61,6 +62,27 @@ def in_memory(x: Any, y: Any, cost: Any = None, margin: Any = None, *, regressio
     blocks = blocks_of(x, y, cost, margin)
     if not blocks or not x.shape[1]:
         raise InputError(f"the arrays hold no examples or no features: shape {x.shape}")
+    return dataset_of(blocks, int(x.shape[1]), regression=regression)
+
+
+def sequences_in_memory(x: Any, y: Any, lengths: Any = None, cost: Any = None) -> MemoryDataset:
+    """A data set of sequences: lists with an array for each, or flat arrays and the length of each."""
+    made = ragged(x, y, lengths)
+    return dataset_of(sequence_blocks(made, cost), int(made.x.shape[1]), regression=False)
+
+
+def sequence_blocks(made: Ragged, cost: Any) -> list[Block]:
+    """Blocks of a few MB: views where features are as kernels read them, copies elsewhere."""
+    rows = as_they_are(made.x)
+    if rows is None:
+        return list(blocks_from_ragged(made, cost))
+    costs = None if cost is None else np.asarray(cost, dtype=np.float64)
+    if costs is not None and costs.shape != (len(made.tokens) - 1,):
+        raise InputError(f"the arrays: {len(made.tokens) - 1} sequences, but cost has the shape {costs.shape}")
+    return pieces_of(Shard(0, 0, rows, made.y, costs, None, made.tokens))
+
+
+def dataset_of(blocks: list[Block], n_features: int, *, regression: bool) -> MemoryDataset:
     values = np.unique(np.concatenate([block.y for block in blocks])) if not regression else np.empty(0)
     names = [label_name(value) for value in values.tolist()]
     classes = tuple(sorted(names, key=natural))
@@ -68,11 +90,11 @@ def in_memory(x: Any, y: Any, cost: Any = None, margin: Any = None, *, regressio
 
     def shard(number: int, block: Block, first: int) -> Shard:
         y = block.y.astype(np.float64) if regression else rank[np.searchsorted(values, block.y)]
-        return Shard(number, first, block.x, y, block.cost, block.margin)
+        return Shard(number, first, block.x, y, block.cost, block.margin, block.tokens)
 
-    firsts = np.cumsum([0, *(len(block.y) for block in blocks)])
+    firsts = np.cumsum([0, *(block.n_examples for block in blocks)])
     shards = tuple(shard(s, block, int(firsts[s])) for s, block in enumerate(blocks))
-    return MemoryDataset(shards, classes, int(x.shape[1]))
+    return MemoryDataset(shards, classes, n_features)
 
 
 def blocks_of(x: Any, y: Any, cost: Any, margin: Any) -> list[Block]:
@@ -83,12 +105,15 @@ def blocks_of(x: Any, y: Any, cost: Any, margin: Any) -> list[Block]:
     rows = as_they_are(x)
     if rows is None or not (len(y) == x.shape[0] and np.asarray(y).ndim == 1):
         return list(blocks_from_arrays(x, y, cost, margin))
-    columns = [None if column is None else np.asarray(column, dtype=np.float64) for column in (cost, margin)]
-    whole = Shard(0, 0, rows, np.asarray(y), *columns)
+    costs, margins = (None if column is None else np.asarray(column, dtype=np.float64) for column in (cost, margin))
+    return pieces_of(Shard(0, 0, rows, np.asarray(y), costs, margins))
+
+
+def pieces_of(whole: Shard) -> list[Block]:
     size = max(1, SHARD_BYTES * whole.n_examples // max(1, whole.nbytes))
     cuts = range(0, whole.n_examples, size)
     pieces = (whole.piece(begin, min(begin + size, whole.n_examples)) for begin in cuts)
-    return [Block(piece.x, piece.y, piece.cost, piece.margin) for piece in pieces]
+    return [Block(piece.x, piece.y, piece.cost, piece.margin, piece.tokens) for piece in pieces]
 
 
 def as_they_are(x: Any) -> Features | None:

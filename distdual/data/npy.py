@@ -1,7 +1,8 @@
 """How do .npz and .npy files become blocks of examples without being loaded whole?
 
 An .npz file holds `x` (dense, one row an example) or `indptr`, `indices`, `values` (CSR, columns counted from 0) with
-an optional `n_features`; `y`; and optionally `cost` and `margin`. Nothing is ever unpickled.
+an optional `n_features`; `y`; and optionally `cost` and `margin`. Where examples are sequences, rows are tokens, and
+`tokens` holds where each sequence begins, and the end of the last. Nothing is ever unpickled.
 """
 
 import bz2
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from distdual.data.arrays import Stream, assemble, csr_rows, cuts, dense_rows
 from distdual.data.location import Location
+from distdual.data.sequence import begins_at, check_bounds, whole_sequences
 from distdual.data.shard import Block
 from distdual.data.source import BLOCK_BYTES, damage_named, open_decompressed
 from distdual.errors import InputError
@@ -27,7 +29,7 @@ from distdual.rows import CsrRows, DenseRows, Ints
 
 CSR = ("indptr", "indices", "values")
 COLUMNS = ("y", "cost", "margin")
-KNOWN = ("x", *CSR, "n_features", *COLUMNS)
+KNOWN = ("x", *CSR, "n_features", *COLUMNS, "tokens")
 INDPTR_PIECE = 1 << 16  # rows whose lengths are looked at together
 
 
@@ -45,13 +47,19 @@ def blocks_from_npz(source: Location) -> Iterator[Block]:
             return array_stream(file, f"{source}: array {name!r}", ndim)
 
         columns = {name: stream(name) for name in COLUMNS if name in members}
+        cost = columns.pop("cost", None) if "tokens" in members else None  # an entry a sequence, not a row
         if "x" in members:
             x = stream("x", ndim=2)
-            yield from assemble(dense_from(x), x.length, columns, x.name)
+            n, blocks = x.length, assemble(dense_from(x), x.length, columns, x.name)
         else:
             indptr, indices, values = map(stream, CSR)
             rows = csr_from(indptr, indices, values, declared_width(archive, members, source))
-            yield from assemble(rows, row_count(indptr), columns, indptr.name)
+            n, blocks = row_count(indptr), assemble(rows, row_count(indptr), columns, indptr.name)
+        if "tokens" in members:
+            bounds = stream("tokens")
+            tokens = check_bounds(bounds.take(bounds.length or 0), n, bounds.name)
+            blocks = whole_sequences(begins_at(blocks, tokens), cost)
+        yield from blocks
 
 
 def blocks_from_npy(x: Location, y: Location) -> Iterator[Block]:

@@ -22,7 +22,7 @@ from distdual.data.write import SHARD_BYTES, DatasetWriter
 from distdual.errors import InputError
 from distdual.rows import Bools, CsrRows, DenseRows, Floats
 
-KINDS = ("binary", "multiclass", "regression")
+KINDS = ("binary", "multiclass", "regression", "chain")
 MARK = "prepare.unfinished"  # stands in DEST while DEST/train and DEST/test are being written
 
 
@@ -31,7 +31,7 @@ class Options:
     """How to write a data set, whatever the source."""
 
     kind: str
-    """The problem it is for: "binary", "multiclass" or "regression"."""
+    """The problem it is for: "binary", "multiclass", "regression" or "chain"."""
 
     shard_bytes: int = SHARD_BYTES
     """Features of one shard, about."""
@@ -124,7 +124,7 @@ def checked(sources: Sequence[Source], width: "Width") -> Iterator[Named]:
     for source in sources:
         width.declare(source.n_features, source.name)
         for block in source.blocks():
-            if not len(block.y):
+            if not block.n_examples:
                 continue
             holds = contents(block)
             for found, expected in zip(holds, before, strict=False):
@@ -146,6 +146,7 @@ def contents(block: Block) -> tuple[str, ...]:
         "labels that are text" if block.y.dtype.kind == "U" else "labels that are numbers",
         "no costs" if block.cost is None else "costs",
         "no margins" if block.margin is None else "margins",
+        "single rows" if block.tokens is None else "sequences",
     )
 
 
@@ -192,7 +193,7 @@ def split(blocks: Iterable[Block], options: Options) -> Iterator[tuple[Block, ..
         return
     test = TestMask(options)
     for block in blocks:
-        chosen = test.next(len(block.y))
+        chosen = test.next(block.n_examples)
         yield block.take(~chosen), block.take(chosen)
 
 
@@ -229,7 +230,7 @@ class Part:
         self.n_examples = 0
 
     def add(self, block: Block) -> None:
-        self.n_examples += len(block.y)
+        self.n_examples += block.n_examples
         if self.shuffler is None:
             self.writer.append(block)
         else:

@@ -9,7 +9,9 @@ from distdual.data.arrays import blocks_from_arrays, width_of
 from distdual.data.location import Location
 from distdual.data.npy import blocks_from_npy, blocks_from_npz, npz_width
 from distdual.data.pipeline import KINDS, Options, Source, Summary, check_choice, write
+from distdual.data.sequence import blocks_from_ragged, ragged
 from distdual.data.source import open_decompressed
+from distdual.data.svmhmm import blocks_from_svmhmm
 from distdual.data.svmlight import blocks_from_svmlight
 from distdual.errors import InputError
 
@@ -17,7 +19,7 @@ __all__ = ["FORMATS", "KINDS", "Options", "Summary", "prepare", "prepare_arrays"
 
 Place = Location | str | os.PathLike[str]
 
-FORMATS = ("svmlight", "npz", "npy")
+FORMATS = ("svmlight", "svmhmm", "npz", "npy")
 GUESS_BYTES = 1 << 16
 SVMLIGHT_LINE = re.compile(rb"[+-]?[0-9.][0-9.eE+-]*(\s+qid:\d+)?(\s+\d+:\S+)*")
 
@@ -43,7 +45,7 @@ def prepare(
     given = [sources] if isinstance(sources, Location | str | os.PathLike) else sources
     files = [as_location(file, storage_options) for file in given]
     label_files = [as_location(file, storage_options) for file in labels]
-    return write(file_sources(files, label_files, format), as_location(dest, storage_options), chosen)
+    return write(file_sources(files, label_files, format, kind), as_location(dest, storage_options), chosen)
 
 
 def prepare_arrays(
@@ -54,12 +56,23 @@ def prepare_arrays(
     *,
     cost: Any = None,
     margin: Any = None,
+    lengths: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> tuple[Summary, ...]:
-    """The same from NumPy, scipy.sparse or Dask arrays: one row of `x` and one entry of `y` for each example."""
+    """The same from NumPy, scipy.sparse or Dask arrays: one row of `x` and one entry of `y` for each example.
+
+    For a chain, `x` and `y` are lists with an array a sequence, or have a row a token and `lengths` says how many
+    tokens each sequence has; `cost` has an entry for each sequence.
+    """
     chosen = Options(kind=kind, **options)
-    source = Source("the arrays", lambda: blocks_from_arrays(x, y, cost, margin), width_of(x))
+    if kind == "chain" or lengths is not None:
+        if margin is not None:
+            raise InputError("the arrays: a margin for each sequence has no meaning in a chain problem; leave it out")
+        made = ragged(x, y, lengths)
+        source = Source("the arrays", lambda: blocks_from_ragged(made, cost), width_of(made.x))
+    else:
+        source = Source("the arrays", lambda: blocks_from_arrays(x, y, cost, margin), width_of(x))
     return write([source], as_location(dest, storage_options), chosen)
 
 
@@ -70,12 +83,12 @@ def as_location(where: Place, storage_options: Mapping[str, Any] | None) -> Loca
     return Location(plain.url, storage_options) if plain.remote and storage_options else plain
 
 
-def file_sources(files: list[Location], labels: list[Location], format: str | None) -> list[Source]:
+def file_sources(files: list[Location], labels: list[Location], format: str | None, kind: str) -> list[Source]:
     if not files:
         raise InputError("no source file was given")
     if format is not None:
         check_choice("format", format, FORMATS)
-    formats = [format or guess_format(file) for file in files]
+    formats = [format or guess_format(file, kind) for file in files]
     n_npy = formats.count("npy")
     if n_npy != len(labels):
         raise InputError(f"each .npy source needs a file of labels: {n_npy} sources, {len(labels)} files of labels")
@@ -90,10 +103,11 @@ def file_source(file: Location, format: str, labels: Location | None) -> Source:
         return Source(str(file), lambda: blocks_from_npy(file, labels))
     if format == "npz":
         return Source(str(file), lambda: blocks_from_npz(file), npz_width(file))
-    return Source(str(file), lambda: blocks_from_svmlight(file))
+    read = blocks_from_svmhmm if format == "svmhmm" else blocks_from_svmlight
+    return Source(str(file), lambda: read(file))
 
 
-def guess_format(file: Location) -> str:
+def guess_format(file: Location, kind: str) -> str:
     """What the first bytes of a file tell; text is svmlight if its first example is, and one of the first has features.
 
     A bad line further on is for the parser to name.
@@ -111,5 +125,5 @@ def guess_format(file: Location) -> str:
     lines = [line.partition(b"#")[0].strip() for line in start.splitlines()]
     first = [SVMLIGHT_LINE.fullmatch(line) for line in lines if line][:20]
     if any(first[:1]) and any(b":" in match[0] for match in first if match):
-        return "svmlight"
+        return "svmhmm" if kind == "chain" else "svmlight"
     raise InputError(f"{file}: cannot tell the format from the first lines; name it: {', '.join(FORMATS)}")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.rows import CsrRows, DenseRows, Features, Floats, n_rows
+from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints, n_rows
 
 
 class Block(NamedTuple):
@@ -16,17 +16,26 @@ class Block(NamedTuple):
     y: NDArray[Any]
     cost: Floats | None = None
     margin: Floats | None = None
+    tokens: Ints | None = None  # as Shard.tokens
+
+    @property
+    def n_examples(self) -> int:
+        return len(self.y) if self.tokens is None else len(self.tokens) - 1
 
     def take(self, which: Any) -> "Block":
         """The examples selected by a slice, an index array or a mask."""
         cost = None if self.cost is None else self.cost[which]
         margin = None if self.margin is None else self.margin[which]
-        return Block(take_rows(self.x, which), self.y[which], cost, margin)
+        rows, tokens = (which, None) if self.tokens is None else take_tokens(self.tokens, which)
+        return Block(take_rows(self.x, rows), self.y[rows], cost, margin, tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The examples of chunk `number`, without padding. Example i of the shard is example `first + i` of the data."""
+    """The examples of chunk `number`, without padding. Example i of the shard is example `first + i` of the data.
+
+    Where examples are sequences, example i is rows tokens[i] … tokens[i + 1] − 1 of x and y.
+    """
 
     number: int
     first: int
@@ -34,24 +43,29 @@ class Shard:
     y: NDArray[Any]
     cost: Floats | None = None
     margin: Floats | None = None
+    tokens: Ints | None = None  # (n + 1,) where each sequence begins, and the end of the last; None for single rows
 
     @property
     def n_examples(self) -> int:
-        return len(self.y)
+        return len(self.y) if self.tokens is None else len(self.tokens) - 1
 
     def piece(self, begin: int, end: int) -> "Shard":
         """Examples begin … end − 1, without copying a feature."""
+        rows, tokens = slice(begin, end), None
+        if self.tokens is not None:
+            rows = slice(int(self.tokens[begin]), int(self.tokens[end]))
+            tokens = self.tokens[begin : end + 1] - self.tokens[begin]
         if isinstance(self.x, DenseRows):
-            x: Features = DenseRows(self.x.values[begin:end])
+            x: Features = DenseRows(self.x.values[rows])
         else:
-            x = self.x._replace(indptr=self.x.indptr[begin : end + 1])
+            x = self.x._replace(indptr=self.x.indptr[rows.start : rows.stop + 1])
         cost = None if self.cost is None else self.cost[begin:end]
         margin = None if self.margin is None else self.margin[begin:end]
-        return Shard(self.number, self.first + begin, x, self.y[begin:end], cost, margin)
+        return Shard(self.number, self.first + begin, x, self.y[rows], cost, margin, tokens)
 
     @property
     def nbytes(self) -> int:
-        parts = [*self.x, self.y, self.cost, self.margin]
+        parts = [*self.x, self.y, self.cost, self.margin, self.tokens]
         return sum(part.nbytes for part in parts if part is not None)
 
 
@@ -59,11 +73,24 @@ def take_rows(x: Features, which: Any) -> Features:
     """The rows selected by a slice, an index array or a mask, as a copy unless a slice of dense rows."""
     if isinstance(x, DenseRows):
         return DenseRows(x.values[which])
-    chosen = np.arange(n_rows(x))[which]
-    lengths = np.diff(x.indptr)[chosen]
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    at = np.repeat(x.indptr[chosen] - indptr[:-1], lengths) + np.arange(indptr[-1])
+    at, indptr = take_runs(x.indptr, np.arange(n_rows(x))[which])
     return CsrRows(indptr, x.indices[at], x.values[at])
+
+
+def take_tokens(tokens: Ints, which: Any) -> tuple[Any, Ints]:
+    """The rows of the selected sequences, as a slice where these are neighbours, and their own `tokens`."""
+    chosen = np.arange(len(tokens) - 1)[which]
+    if isinstance(which, slice) and which.step is None and len(chosen):
+        begin, end = chosen[0], chosen[-1] + 1
+        return slice(int(tokens[begin]), int(tokens[end])), tokens[begin : end + 1] - tokens[begin]
+    return take_runs(tokens, chosen)
+
+
+def take_runs(indptr: Ints, chosen: Ints) -> tuple[Ints, Ints]:
+    """The places of all that the chosen runs hold, and the indptr of what is taken."""
+    lengths = np.diff(indptr)[chosen]
+    new = np.concatenate([[0], np.cumsum(lengths)])
+    return np.repeat(indptr[chosen] - new[:-1], lengths) + np.arange(new[-1]), new
 
 
 def join_rows(parts: list[Features]) -> Features:
@@ -82,6 +109,11 @@ def join_rows(parts: list[Features]) -> Features:
     )
 
 
+def join_tokens(parts: list[Ints | None]) -> Ints | None:
+    there = [part for part in parts if part is not None]
+    return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part) for part in there]))]) if there else None
+
+
 def join_blocks(blocks: list[Block]) -> Block:
     def column(parts: list[Floats | None]) -> Floats | None:
         there = [part for part in parts if part is not None]
@@ -94,4 +126,5 @@ def join_blocks(blocks: list[Block]) -> Block:
         np.concatenate([block.y for block in blocks]),
         column([block.cost for block in blocks]),
         column([block.margin for block in blocks]),
+        join_tokens([block.tokens for block in blocks]),
     )

@@ -54,11 +54,11 @@ class Shuffler:
         self.files.close()
 
     def add(self, block: Block) -> None:
-        if not len(block.y):
+        if not block.n_examples:
             return
         self.held.append(block)
         self.held_bytes += block_bytes(block)
-        self.n_held += len(block.y)
+        self.n_held += block.n_examples
         if self.held_bytes > self.budget_bytes and self.n_held > 1:
             self._spill()
 
@@ -80,7 +80,7 @@ class Shuffler:
         if not self.held:
             return
         size, block = self.held_bytes, self._join()
-        order = self.random.permutation(len(block.y))
+        order = self.random.permutation(block.n_examples)
         for part in np.array_split(order, min(len(order), -(-size // BLOCK_BYTES))):
             yield block.take(part)
 
@@ -88,7 +88,7 @@ class Shuffler:
         if not self.held:
             return
         block = self._join()
-        bucket = (self.random.random(len(block.y)) * BUCKETS).astype(np.int64)
+        bucket = (self.random.random(block.n_examples) * BUCKETS).astype(np.int64)
         ends = np.cumsum(np.bincount(bucket, minlength=BUCKETS))
         order = np.argsort(bucket, kind="stable")
         with disk_errors():
@@ -108,14 +108,15 @@ class Shuffler:
 
 
 def block_bytes(block: Block) -> int:
-    parts = [*block.x, block.y, block.cost, block.margin]
+    parts = [*block.x, block.y, block.cost, block.margin, block.tokens]
     return sum(part.nbytes for part in parts if part is not None)
 
 
 def write_block(file: IO[bytes], block: Block) -> None:
     """Append the arrays of a block, after a line that says which there are."""
-    has = [isinstance(block.x, CsrRows), block.cost is not None, block.margin is not None]
-    parts: list[NDArray[Any] | None] = [np.array(has), *block.x, block.y, block.cost, block.margin]
+    columns = (block.cost, block.margin, block.tokens)
+    has = [isinstance(block.x, CsrRows), *(column is not None for column in columns)]
+    parts: list[NDArray[Any] | None] = [np.array(has), *block.x, block.y, *columns]
     for part in parts:
         if part is not None:
             np.save(file, part, allow_pickle=False)
@@ -126,9 +127,9 @@ def read_blocks(file: IO[bytes]) -> Iterator[Block]:
     end = file.tell()
     file.seek(0)
     while file.tell() < end:
-        sparse, has_cost, has_margin = np.load(file, allow_pickle=False)
+        sparse, *has = np.load(file, allow_pickle=False)
         x: Features = CsrRows(load(file), load(file), load(file)) if sparse else DenseRows(load(file))
-        yield Block(x, load(file), load(file) if has_cost else None, load(file) if has_margin else None)
+        yield Block(x, load(file), *(load(file) if there else None for there in has))
 
 
 def load(file: IO[bytes]) -> NDArray[Any]:

@@ -21,9 +21,9 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
-from distdual.data.layout import ATTRIBUTES, AXES, CHECKSUMS, FORMAT, LENGTHS, NORMS, ArraySpec, Axis, Layout
+from distdual.data.layout import ATTRIBUTES, CHECKSUMS, FORMAT, LENGTHS, NORMS, ArraySpec, Axis, Layout
 from distdual.data.location import Location, clear_errors
-from distdual.data.shard import Shard
+from distdual.data.shard import Block, Shard
 from distdual.errors import InputError
 from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints
 
@@ -76,7 +76,7 @@ class Dataset:
 
     location: Location
     layout: Layout
-    lengths: Ints  # (n_shards, len(AXES))
+    lengths: Ints  # (n_shards, len(layout.axes))
     largest_norm: Floats  # (n_shards,)
     checksum: NDArray[np.uint32]  # (n_shards,)
     arrays: Mapping[str, Any] = field(repr=False)  # asynchronous Zarr arrays under their names
@@ -107,13 +107,18 @@ class Dataset:
         """Bytes of all shards in memory."""
         total = 0
         for spec in self.layout.arrays:
-            entries = int(self.lengths[:, AXES.index(spec.axis)].sum()) + spec.extra * self.n_shards
+            entries = int(self.lengths[:, self.layout.axes.index(spec.axis)].sum()) + spec.extra * self.n_shards
             total += entries * max(spec.width, 1) * np.dtype(spec.dtype).itemsize
         return total
 
     @property
     def n_values(self) -> int:
-        return int(self.lengths[:, 1].sum()) if self.layout.sparse else self.n_examples * self.layout.n_features
+        return int(self.lengths[:, 1].sum()) if self.layout.sparse else self.n_rows * self.layout.n_features
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of features: tokens where examples are sequences, else examples."""
+        return int(self.lengths[:, 2].sum()) if self.layout.ragged else self.n_examples
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
@@ -153,9 +158,7 @@ class Dataset:
     def is_intact(self, shard: Shard) -> bool:
         """Whether a shard read without `check` is what `prepare` wrote."""
         codes = np.argsort(self._rank).astype(np.int32)[shard.y] if self.layout.labels else shard.y
-        return checksum_of(shard_arrays(shard.x, codes, shard.cost, shard.margin), self.layout) == int(
-            self.checksum[shard.number]
-        )
+        return checksum_of(shard_arrays(shard, codes), self.layout) == int(self.checksum[shard.number])
 
     def _read_arrays(self, number: int) -> tuple[dict[str, NDArray[Any]], int]:
         """The arrays of a shard without padding, and their bytes in the storage."""
@@ -167,7 +170,7 @@ class Dataset:
             n_bytes += self.store.sizes.pop(key, 0)
             if isinstance(chunk, BaseException):
                 self._explain(chunk, spec, number, key)
-            length = int(self.lengths[number, AXES.index(spec.axis)]) + spec.extra
+            length = int(self.lengths[number, self.layout.axes.index(spec.axis)]) + spec.extra
             arrays[spec.name] = np.asarray(chunk)[:length]
         return arrays, n_bytes
 
@@ -192,8 +195,11 @@ class Dataset:
     def _check_structure(self, number: int, arrays: dict[str, NDArray[Any]]) -> None:
         """Refuse label codes, row ends and column numbers that point outside of what is there."""
         bad = None
+        tokens = arrays.get("tokens", np.array([0, len(arrays["y"])]))
         if self.layout.labels and not within(arrays["y"], len(self.layout.labels)):
             bad = "y"
+        elif tokens[0] != 0 or tokens[-1] != len(arrays["y"]) or (np.diff(tokens) < 1).any():
+            bad = "tokens"
         elif self.layout.sparse:
             indptr = arrays["indptr"]
             if indptr[0] != 0 or indptr[-1] != len(arrays["values"]) or (np.diff(indptr) < 0).any():
@@ -213,13 +219,14 @@ class Dataset:
         else:
             x = DenseRows(arrays["x"])
         y = self._rank[arrays["y"]] if self.layout.labels else arrays["y"]
-        return Shard(number, int(self.first[number]), x, y, arrays.get("cost"), arrays.get("margin"))
+        columns = (arrays.get(name) for name in ("cost", "margin", "tokens"))
+        return Shard(number, int(self.first[number]), x, y, *columns)
 
 
-def shard_arrays(x: Features, y: NDArray[Any], cost: Floats | None, margin: Floats | None) -> dict[str, NDArray[Any]]:
-    """The arrays of a shard under their names in the data set."""
-    features = {"x": x.values} if isinstance(x, DenseRows) else x._asdict()
-    columns = {"y": y, "cost": cost, "margin": margin}
+def shard_arrays(shard: Shard | Block, y: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """The arrays of a shard under their names in the data set; `y` is what its labels are stored as."""
+    features = {"x": shard.x.values} if isinstance(shard.x, DenseRows) else shard.x._asdict()
+    columns = {"y": y, "cost": shard.cost, "margin": shard.margin, "tokens": shard.tokens}
     return {**features, **{name: column for name, column in columns.items() if column is not None}}
 
 
@@ -317,7 +324,7 @@ def open_once(location: Location, fingerprint: str) -> Dataset:
         return _opened[key]
 
 
-def axis_length(x: Features, axis: Axis) -> int:
+def axis_length(block: Block, axis: Axis) -> int:
     if axis == "value":
-        return int(x.indptr[-1]) if isinstance(x, CsrRows) else 0
-    return len(x.indptr) - 1 if isinstance(x, CsrRows) else len(x.values)
+        return int(block.x.indptr[-1]) if isinstance(block.x, CsrRows) else 0
+    return block.n_examples if axis == "example" else len(block.y)

@@ -17,7 +17,6 @@ from zarr.core.sync import sync
 
 from distdual.data.layout import (
     ATTRIBUTES,
-    AXES,
     CHECKSUMS,
     LENGTHS,
     NORMS,
@@ -38,7 +37,7 @@ from distdual.data.store import (
     zarr_store,
 )
 from distdual.errors import InputError
-from distdual.rows import CsrRows, DenseRows, Features, Floats, n_rows
+from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints, n_rows
 
 MANY = 1 << 30  # shards an array has room for until the real number is known; Zarr's metadata does not grow with it
 SHARD_BYTES = 16 << 20
@@ -87,8 +86,9 @@ class DatasetWriter:
 
     def append(self, block: Block) -> None:
         """Add examples; writes every shard that is full."""
-        if not len(block.y):
+        if not block.n_examples:
             return
+        check_kind(block, self.kind, str(self.location))
         block = normal_block(block, f"{self.location}: block at example {self.n_examples + self.n_pending}")
         self._check_form(block)
         self.pending.append(block)
@@ -98,7 +98,7 @@ class DatasetWriter:
 
     @property
     def n_pending(self) -> int:
-        return sum(len(block.y) for block in self.pending)
+        return sum(block.n_examples for block in self.pending)
 
     def finish(self) -> None:
         """Write what is left, then the tables, then the mark that the data set is complete."""
@@ -137,7 +137,7 @@ class DatasetWriter:
             self._start(block, last=last)
         assert self.layout is not None
         begin = 0
-        for end in shard_ends(block.x, self.layout.chunk, last=last):
+        for end in shard_ends(block.x, self.layout.chunk, block.tokens, last=last):
             if end == begin:
                 raise InputError(
                     f"{self.location}: example {self.n_examples} alone is larger than a shard; raise --shard-bytes"
@@ -145,8 +145,8 @@ class DatasetWriter:
             self._write_shard(block.take(slice(begin, end)))
             begin = end
         rest = block.take(slice(begin, None))
-        self.pending = [rest] if len(rest.y) else []
-        self.pending_bytes = sum(part.nbytes for part in rest.x) if len(rest.y) else 0
+        self.pending = [rest] if rest.n_examples else []
+        self.pending_bytes = sum(part.nbytes for part in rest.x) if rest.n_examples else 0
 
     def _start(self, block: Block, *, last: bool) -> None:
         """Fix the chunk lengths, now that the first examples are known, and create the arrays."""
@@ -161,8 +161,9 @@ class DatasetWriter:
             index_dtype=index_dtype(block.x, self.n_features),
             labels=("",) if is_classification(self.kind) else (),
             columns=form.columns,
-            chunk=chunk_lengths(block.x, self.shard_bytes, last=last),
+            chunk=chunk_lengths(block.x, self.shard_bytes, block.tokens, last=last),
             compress=sparse if self.compress is None else self.compress,
+            ragged=block.tokens is not None,
         )
         store = zarr_store(self.location, read_only=False)
         with clear_errors(self.location.url):
@@ -193,12 +194,12 @@ class DatasetWriter:
         if isinstance(block.x, CsrRows):
             self._check_width(block.x, where)
         y = self._encode(block.y, where)
-        arrays = shard_arrays(block.x, y, block.cost, block.margin)
+        arrays = shard_arrays(block, y)
         with clear_errors(self.location.url):
             sync(self._write_chunks(number, arrays))
-        lengths = [axis_length(block.x, axis) for axis in AXES]
+        lengths = [axis_length(block, axis) for axis in self.layout.axes]
         self.table.append((lengths, largest_norm(block.x), checksum_of(arrays, self.layout)))
-        self.n_examples += len(y)
+        self.n_examples += block.n_examples
 
     async def _write_chunks(self, number: int, arrays: dict[str, NDArray[Any]]) -> None:
         """Write chunk `number` of each array, all at the same time; returns or raises when none is under way."""
@@ -324,10 +325,13 @@ def form_of(block: Block) -> Form:
 def normal_block(block: Block, where: str) -> Block:
     """The block in the types it is stored in, once its parts fit together."""
     n = n_rows(block.x)
-    for name in ("y", "cost", "margin"):
+    if block.tokens is not None:
+        check_tokens(block.tokens, n, where)
+    for name, expected in (("y", n), ("cost", block.n_examples), ("margin", block.n_examples)):
         column = getattr(block, name)
-        if column is not None and column.shape != (n,):
-            raise InputError(f"{where}: {n} rows of features, but {name} has the shape {column.shape}")
+        if column is not None and column.shape != (expected,):
+            what = "rows of features" if expected == n else "sequences"
+            raise InputError(f"{where}: {expected} {what}, but {name} has the shape {column.shape}")
     if isinstance(block.x, DenseRows) and not block.x.values.shape[1]:
         raise InputError(f"{where}: rows without any feature")
     if isinstance(block.x, CsrRows):
@@ -335,7 +339,21 @@ def normal_block(block: Block, where: str) -> Block:
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is reported as such
         x = block.x._replace(values=block.x.values.astype(np.float32, copy=False))
     cost, margin = (None if column is None else column.astype(np.float64) for column in (block.cost, block.margin))
-    return Block(x, block.y, cost, margin)
+    return Block(x, block.y, cost, margin, block.tokens)
+
+
+def check_tokens(tokens: Ints, n: int, where: str) -> None:
+    """Refuse bounds of sequences that do not cover all rows, and sequences without tokens."""
+    if tokens[0] != 0 or tokens[-1] != n or (np.diff(tokens) < 1).any():
+        raise InputError(f"{where}: tokens must rise from 0 to the {n} rows of features, one token a sequence at least")
+
+
+def check_kind(block: Block, kind: str, where: str) -> None:
+    if (block.tokens is not None) != (kind == "chain"):
+        found, needed = ("single rows", "sequences") if kind == "chain" else ("sequences", "single rows")
+        raise InputError(f"{where}: the source holds {found}, but a {kind} problem needs {needed}")
+    if block.tokens is not None and block.margin is not None:
+        raise InputError(f"{where}: a margin for each sequence has no meaning in a chain problem; leave it out")
 
 
 def check_csr(x: CsrRows, where: str) -> None:
@@ -376,8 +394,18 @@ def label_name(label: Any) -> str:
     return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
 
 
-def chunk_lengths(x: Features, shard_bytes: int, *, last: bool) -> dict[Axis, int]:
+def chunk_lengths(x: Features, shard_bytes: int, tokens: Ints | None = None, *, last: bool) -> dict[Axis, int]:
     """The longest axes a shard may have, from the first examples; exact if these are all there are."""
+    rows = row_chunk(x, shard_bytes, last=last)
+    if tokens is None:
+        return rows
+    n, n_sequences = rows["example"], len(tokens) - 1
+    fit = n_sequences if last and n >= tokens[-1] else max(1, int(1.25 * n * n_sequences / tokens[-1]))
+    return {"example": fit, "value": rows["value"], "token": n}
+
+
+def row_chunk(x: Features, shard_bytes: int, *, last: bool) -> dict[Axis, int]:
+    """The same where each row is an example."""
     n = n_rows(x)
     if isinstance(x, DenseRows):
         fit = max(1, shard_bytes // max(1, x.values.shape[1] * x.values.itemsize))
@@ -393,15 +421,17 @@ def chunk_lengths(x: Features, shard_bytes: int, *, last: bool) -> dict[Axis, in
     return {"example": max(1, many), "value": fit}
 
 
-def shard_ends(x: Features, chunk: dict[Axis, int], *, last: bool) -> Iterator[int]:
-    """Cut rows into shards: the end of each that is full, and of the rest if it is the last."""
-    n = n_rows(x)
+def shard_ends(x: Features, chunk: dict[Axis, int], tokens: Ints | None = None, *, last: bool) -> Iterator[int]:
+    """Cut examples into shards: the end of each that is full, and of the rest if it is the last."""
+    n = n_rows(x) if tokens is None else len(tokens) - 1
+    limits = [] if tokens is None else [(tokens, chunk["token"])]
+    if isinstance(x, CsrRows):
+        limits.append((x.indptr if tokens is None else x.indptr[tokens], chunk["value"]))
     begin = 0
     while begin < n:
         end = min(n, begin + chunk["example"])
-        if isinstance(x, CsrRows):
-            fits = int(np.searchsorted(x.indptr, x.indptr[begin] + chunk["value"], side="right")) - 1
-            end = min(end, fits)
+        for total, most in limits:
+            end = min(end, int(np.searchsorted(total, total[begin] + most, side="right")) - 1)
         if end == n and end - begin < chunk["example"] and not last:
             return  # the next block may still fill it
         yield end
@@ -412,16 +442,21 @@ def shard_ends(x: Features, chunk: dict[Axis, int], *, last: bool) -> Iterator[i
 
 def check_block(block: Block, where: str, first: int, layout: Layout) -> None:
     """Refuse features, targets, costs and margins that are not finite, and costs below zero."""
-    bad_rows(~finite_rows(block.x), where, first, "a feature is NaN or infinite as float32")
+    bad_rows(by_example(~finite_rows(block.x), block), where, first, "a feature is NaN or infinite as float32")
     if not layout.labels and block.y.dtype.kind not in "fiub":
         raise InputError(f"{where}: regression needs numbers to predict, found {block.y[0]!r}")
     if block.y.dtype.kind == "f":
-        bad_rows(~np.isfinite(block.y), where, first, "the label is NaN or infinite")
+        bad_rows(by_example(~np.isfinite(block.y), block), where, first, "the label is NaN or infinite")
     for name in layout.columns:
         column = getattr(block, name)
         bad_rows(~np.isfinite(column), where, first, f"the {name} is NaN or infinite")
     if block.cost is not None:
         bad_rows(block.cost < 0, where, first, "the cost is negative")
+
+
+def by_example(bad: NDArray[np.bool_], block: Block) -> NDArray[np.bool_]:
+    """Which examples have a bad row."""
+    return bad if block.tokens is None else np.logical_or.reduceat(bad, block.tokens[:-1])
 
 
 def bad_rows(bad: NDArray[np.bool_], where: str, first: int, what: str) -> None:

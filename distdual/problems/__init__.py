@@ -1,4 +1,4 @@
-"""The problems that can be learnt: base (the contract), linear (what some share), binary, multiclass, regression, own.
+"""The problems that can be learnt: base (the contract), linear (what some share), then one file each.
 
 `load` finds the class that a config or a model names.
 """

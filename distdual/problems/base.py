@@ -72,6 +72,9 @@ class Problem(ABC):
 
     kind: ClassVar[str]
 
+    sequences: ClassVar[bool] = False
+    """True if examples are runs of tokens, as `Shard.tokens` says."""
+
     exact: ClassVar[bool] = True
     """True if `offenders` finds a global maximiser. Only then is P(w) an upper bound."""
 
@@ -100,11 +103,15 @@ class Problem(ABC):
 
     @abstractmethod
     def predict(self, w: Floats, shard: Shard) -> NDArray[Any]:
-        """(n,) the prediction for each example, in the coding of `shard.y`."""
+        """The prediction for each entry of `shard.y`, in the same coding."""
 
     @abstractmethod
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
-        """Named sums over examples, and "n": adding them up over shards and dividing by n gives the means."""
+        """Named sums over the entries of y, and "n": adding them up over shards and dividing by n gives the means."""
+
+    def score_shard(self, shard: Shard, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:  # noqa: ARG002
+        """The same, for problems that need more of the shard; a sum named s is divided by "n:s" where that is there."""
+        return self.score(y, predicted)
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:

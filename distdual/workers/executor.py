@@ -197,6 +197,7 @@ class DaskExecutor:
 @contextlib.contextmanager
 def open_executor(cluster: ClusterConfig, dataset: Dataset, problem: Problem, client: Any = None) -> Iterator[Executor]:
     """The executor that [cluster] asks for, or one on a client that is there already."""
+    check_examples(dataset, problem)
     if client is not None:
         send_module(client, problem)
         yield from _closing(DaskExecutor(client, dataset, problem))
@@ -206,6 +207,13 @@ def open_executor(cluster: ClusterConfig, dataset: Dataset, problem: Problem, cl
             yield from _closing(DaskExecutor(own, dataset, problem))
     else:
         yield from _closing(InlineExecutor(dataset, problem))
+
+
+def check_examples(dataset: Dataset, problem: Problem) -> None:
+    """Kernels trust that examples are what the problem takes them for."""
+    if dataset.layout.ragged != problem.sequences:
+        found, needed = ("single rows", "sequences") if problem.sequences else ("sequences", "single rows")
+        raise InputError(f"{dataset.location}: the data set holds {found}, but a {problem.kind} problem needs {needed}")
 
 
 def _closing(executor: Any) -> Iterator[Any]:

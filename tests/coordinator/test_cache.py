@@ -77,6 +77,11 @@ def assert_same(cache, wanted):
         assert sorted(view.members[begin:end]) == slots
         assert view.capacity[group] == cache.C * (0.5 + example)
         assert cache.group_example[group] == example
+        for later, slot in enumerate(slots):
+            kept = view.space.gram[view.space.gram_indptr[slot] : view.space.gram_indptr[slot + 1]]
+            np.testing.assert_allclose(
+                kept, rows[slots[:later]].astype(np.float64) @ rows[slot], rtol=1e-12, atol=1e-12
+            )
 
 
 names = st.tuples(st.integers(0, 8), st.integers(0, 3))

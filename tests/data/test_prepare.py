@@ -17,11 +17,12 @@ from sklearn.preprocessing import StandardScaler, normalize
 
 from distdual.data import pipeline, scale
 from distdual.data.location import Location
-from distdual.data.pipeline import MARK
+from distdual.data.pipeline import KINDS, MARK
 from distdual.data.prepare import Options, prepare, prepare_arrays
 from distdual.data.scale import ColumnSpread, add_dense, add_sparse
 from distdual.data.store import open_dataset
 from distdual.errors import InputError
+from distdual.problems import load
 from distdual.rows import CsrRows, DenseRows
 
 RANDOM = np.random.default_rng(0)
@@ -409,7 +410,7 @@ def test_a_killed_run_leaves_nothing_that_opens_and_a_new_run_succeeds(tmp_path,
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "ternary"}, "problem must be one of binary, "),
+        ({"kind": "ternary"}, "problem must be one of binary, multiclass, regression, chain, got 'ternary'"),
         ({"scale": "minmax"}, "scale must be one of none, unit-variance, unit-rows, got 'minmax'"),
         ({"shard_bytes": 0}, "shard_bytes must be positive, got 0"),
         ({"shuffle": -1}, "shuffle takes a seed of 0 or more, got -1"),
@@ -418,7 +419,7 @@ def test_a_killed_run_leaves_nothing_that_opens_and_a_new_run_succeeds(tmp_path,
         ({"test_fraction": float("nan")}, "test_fraction must be at least 0 and below 1, got nan"),
         ({"n_features": 0}, "n_features must be positive, got 0"),
         ({"n_features": 3}, "has 12 features, more than the n_features of 3"),
-        ({"format": "csv"}, "format must be one of svmlight, npz, npy, got 'csv'"),
+        ({"format": "csv"}, "format must be one of svmlight, svmhmm, npz, npy, got 'csv'"),
         ({"labels": ["y.npy"]}, "each .npy source needs a file of labels: 0 sources, 1 files of labels"),
     ],
 )
@@ -433,6 +434,10 @@ def test_bad_options_are_one_sentence(tmp_path, options, message):
 def test_an_option_that_does_not_exist_is_an_error(tmp_path):
     with pytest.raises(TypeError, match="shufle"):
         prepare_arrays(X, Y, tmp_path / "dest", "binary", shufle=1)
+
+
+def test_data_are_prepared_for_every_problem_there_is():
+    assert set(KINDS) == set(load.KINDS)
 
 
 @pytest.mark.parametrize(

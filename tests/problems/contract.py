@@ -127,11 +127,11 @@ class ProblemContract:
             array[...] = 1
         assert_same_shard(examples, before)
 
-    def test_there_is_one_prediction_an_example(self, examples, w):
+    def test_there_is_one_prediction_for_each_label(self, examples, w):
         predicted = self.problem.predict(w, examples)
         assert predicted.shape == examples.y.shape
         total = self.problem.score(examples.y, examples.y)
-        assert total["n"] == examples.n_examples
+        assert total["n"] == len(examples.y)
 
     def test_it_comes_back_from_its_description(self):
         assert problem_from(json.loads(json.dumps(self.problem.describe()))) == self.problem
@@ -148,7 +148,9 @@ class ProblemContract:
 
 
 def assert_same_shard(a: Shard, b: Shard) -> None:
-    for left, right in zip((*a.x, a.y, a.cost, a.margin), (*b.x, b.y, b.cost, b.margin), strict=True):
+    for left, right in zip(
+        (*a.x, a.y, a.cost, a.margin, a.tokens), (*b.x, b.y, b.cost, b.margin, b.tokens), strict=True
+    ):
         np.testing.assert_array_equal(left, right)
 
 
