@@ -117,24 +117,35 @@ def optimum(program: Program, precision: float = 1e-7) -> Optimum:
     """P(w*) between two bounds at most `precision` apart, relatively, from quadprog's w and multipliers.
 
     quadprog needs a strictly convex program in (w, ξ), so ξ gets a ridge. What error that brings need not be believed:
-    P is taken at its w and D at its multipliers, exactly, and their difference is checked here.
+    P is taken at its w and D at its multipliers, exactly. Where these are too far apart, other ridges are tried: the
+    best of all bounds holds as well.
     """
     program = without_free_groups(program)
+    if not len(program.rows):
+        return Optimum(0.0, 0.0, np.zeros(program.rows.shape[1]))
+    lower, upper, w = -np.inf, np.inf, np.zeros(program.rows.shape[1])
+    for ridge in (1e-8, 1e-9, 1e-10, 1e-7, 1e-11, 1e-6):
+        found = bounds_with(program, ridge)
+        w = found.w if found.upper < upper else w
+        lower, upper = max(lower, found.lower), min(upper, found.upper)
+        if upper - lower <= precision * max(upper, 1e-12):
+            return Optimum(lower, upper, w)
+    raise AssertionError(f"quadprog did not solve it: {lower} to {upper}")
+
+
+def bounds_with(program: Program, ridge: float) -> Optimum:
+    """P at quadprog's w and D at its multipliers, scaled down to where they are feasible."""
     rows, margin, group, capacity = program
     n, d = rows.shape
-    if not n:
-        return Optimum(0.0, 0.0, np.zeros(d))
-    ridge = np.diag(np.r_[np.ones(d), np.full(len(capacity), 1e-8)])
+    matrix = np.diag(np.r_[np.ones(d), np.full(len(capacity), ridge)])
     of_group = np.eye(len(capacity))[group]
     left = np.vstack([np.hstack([rows, of_group]), np.hstack([np.zeros((len(capacity), d)), np.eye(len(capacity))])])
     found, _, _, _, multipliers, _ = quadprog.solve_qp(
-        ridge, np.r_[np.zeros(d), -capacity], left.T, np.r_[margin, np.zeros(len(capacity))]
+        matrix, np.r_[np.zeros(d), -capacity], left.T, np.r_[margin, np.zeros(len(capacity))]
     )
     w, alpha = found[:d], np.maximum(multipliers[:n], 0.0)
     over = np.maximum(used(program, alpha) / capacity, 1.0)
-    bounds = Optimum(dual(program, alpha / over[group]), primal(program, w), w)
-    assert bounds.upper - bounds.lower <= precision * max(bounds.upper, 1e-12), "quadprog did not solve it"
-    return bounds
+    return Optimum(dual(program, alpha / over[group]), primal(program, w), w)
 
 
 def without_free_groups(program: Program) -> Program:
