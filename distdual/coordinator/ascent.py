@@ -271,7 +271,7 @@ def improve_outer(
     for _ in range(2 * n + 2):
         up, down = extremes(g, alpha, slots)
         k = slots[up]
-        if g[up] > 0.0 and used < C:
+        if g[up] > 0.0 and used < C * (1.0 - 1e-12):  # a room of one bit would bar all trades
             step, other = best_step(g[up], curve[k], 0.0, C - used), -1
             gained = step * (g[up] - 0.5 * step * curve[k])
         elif g[up] > 0.0 and down >= 0 and g[up] > g[down]:
@@ -339,7 +339,7 @@ def improve_by_gram(
     for _ in range(2 * n + 2):
         up, down = extremes(g, alpha, slots)
         other = -1
-        if g[up] > 0.0 and used < C:
+        if g[up] > 0.0 and used < C * (1.0 - 1e-12):  # a room of one bit would bar all trades
             step, slope, bend = best_step(g[up], products[up, up], 0.0, C - used), g[up], products[up, up]
         elif g[up] > 0.0 and down >= 0 and g[up] > g[down]:
             other, slope = down, g[up] - g[down]
