@@ -271,7 +271,11 @@ def improve_outer(
     for _ in range(2 * n + 2):
         up, down = extremes(g, alpha, slots)
         k = slots[up]
-        if g[up] > 0.0 and used < C * (1.0 - 1e-12):  # a room of one bit would bar all trades
+        if down >= 0 and -g[down] > max(g[up], 0.0):
+            up, k, other = down, slots[down], -1
+            step = best_step(g[up], curve[k], -alpha[k], 0.0)
+            gained = step * (g[up] - 0.5 * step * curve[k])
+        elif g[up] > 0.0 and used < C * (1.0 - 1e-12):  # a room of one bit would bar all trades
             step, other = best_step(g[up], curve[k], 0.0, C - used), -1
             gained = step * (g[up] - 0.5 * step * curve[k])
         elif g[up] > 0.0 and down >= 0 and g[up] > g[down]:
@@ -279,10 +283,6 @@ def improve_outer(
             bend = curve[k] + curve[other] - 2.0 * square * overlap(rows, k, other)
             step = best_step(g[up] - g[down], max(bend, 0.0), 0.0, alpha[other])
             gained = step * (g[up] - g[down] - 0.5 * step * bend)
-        elif down >= 0 and g[down] < 0.0:
-            up, k, other = down, slots[down], -1
-            step = best_step(g[up], curve[k], -alpha[k], 0.0)
-            gained = step * (g[up] - 0.5 * step * curve[k])
         else:
             break
         if not gained > 0.0:
@@ -339,15 +339,15 @@ def improve_by_gram(
     for _ in range(2 * n + 2):
         up, down = extremes(g, alpha, slots)
         other = -1
-        if g[up] > 0.0 and used < C * (1.0 - 1e-12):  # a room of one bit would bar all trades
+        if down >= 0 and -g[down] > max(g[up], 0.0):
+            up, slope, bend = down, g[down], products[down, down]
+            step = best_step(slope, bend, -alpha[slots[down]], 0.0)
+        elif g[up] > 0.0 and used < C * (1.0 - 1e-12):  # a room of one bit would bar all trades
             step, slope, bend = best_step(g[up], products[up, up], 0.0, C - used), g[up], products[up, up]
         elif g[up] > 0.0 and down >= 0 and g[up] > g[down]:
             other, slope = down, g[up] - g[down]
             bend = max(0.0, products[up, up] + products[down, down] - 2.0 * products[up, down])
             step = best_step(slope, bend, 0.0, alpha[slots[down]])
-        elif down >= 0 and g[down] < 0.0:
-            up, slope, bend = down, g[down], products[down, down]
-            step = best_step(slope, bend, -alpha[slots[down]], 0.0)
         else:
             break
         gained = step * (slope - 0.5 * step * bend)
