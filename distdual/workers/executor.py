@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import os
 import sys
 import sysconfig
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -269,6 +271,7 @@ def connect(cluster: ClusterConfig) -> Iterator[Any]:
     assert cluster.local is not None
     local = cluster.local
     with children_ignore_interrupts():
+        _start_tracker_quietly()
         own = LocalCluster(
             n_workers=local.workers,
             threads_per_worker=local.threads,
@@ -278,6 +281,22 @@ def connect(cluster: ClusterConfig) -> Iterator[Any]:
         )
     with own, Client(own, set_as_default=False) as client:
         yield client
+
+
+def _start_tracker_quietly() -> None:
+    """Start Python's process that tidies up what ended processes leave behind, told not to speak of it.
+
+    A worker that must be ended by force may leave a lock of its queues. That is tidied up; its owner has nothing to do,
+    and a sentence of ours on stderr stays the only one.
+    """
+    known = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = "ignore::UserWarning:multiprocessing.resource_tracker"  # inherited by the process
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        del os.environ["PYTHONWARNINGS"]
+        if known is not None:
+            os.environ["PYTHONWARNINGS"] = known
 
 
 async def _greet(address: str, timeout: float) -> None:

@@ -4,6 +4,7 @@ import os
 import pickle
 import signal
 import socket
+import sys
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from distdual.workers.executor import DaskExecutor, InlineExecutor, connect, ope
 from distdual.workers.scan import Scan, Source, load_and_scan
 from tests.build import CLASSES, examples, write
 from tests.problems.contract import assert_same_constraints
+from tests.shell import run
 
 NOTHING = np.empty(0, dtype=np.uint64)
 N_FEATURES = 5
@@ -352,3 +354,20 @@ def test_a_scheduler_without_workers_is_an_error():
 def test_two_clusters_fit_on_one_machine(client):
     with connect(ClusterConfig(local=LocalCluster(workers=1, memory="1GiB"))) as second:
         assert second.submit(sum, [1, 2]).result() == client.submit(sum, [1, 2]).result() == 3
+
+
+LEAVES_A_LOCK = """
+from multiprocessing import resource_tracker
+
+from distdual.config import ClusterConfig, LocalCluster
+from distdual.workers.executor import connect
+
+if __name__ == "__main__":
+    with connect(ClusterConfig(local=LocalCluster(workers=1))):
+        resource_tracker.register("/nobody-unlinks-this", "semaphore")
+"""
+
+
+def test_a_lock_left_behind_by_a_worker_is_no_word_on_stderr(tmp_path):
+    (tmp_path / "leave.py").write_text(LEAVES_A_LOCK)
+    assert run(sys.executable, tmp_path / "leave.py") == (0, "", "")
