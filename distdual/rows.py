@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.kernel import gather_kernel, kernel, specialise
+from distdual.kernel import bare_kernel, gather_kernel, specialise
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -46,7 +46,7 @@ Features = DenseRows | CsrRows
 Rows = DenseRows | CsrRows | OuterRows
 
 
-@kernel
+@bare_kernel
 def product(a: Floats, b: Floats) -> float:
     """⟨a, b⟩. Not BLAS: its threads fight over the cores with ours, and their number would show in the last bits."""
     total = 0.0
@@ -117,13 +117,12 @@ def inner(rows: Rows, k: int, j: int) -> float:
     return float(rows.values[left][a].astype(np.float64) @ rows.values[right][b])
 
 
-@kernel
 def block(rows: OuterRows, side: int, w: Floats) -> Floats:
     """The weights of one block."""
     return w[side * rows.width : (side + 1) * rows.width]
 
 
-@kernel
+@bare_kernel
 def overlap(rows: OuterRows, k: int, j: int) -> float:
     """scale_k scale_j ⟨e_plus − e_minus, e_plus' − e_minus'⟩."""
     same = 1.0 * (rows.plus[k] == rows.plus[j]) + 1.0 * (rows.minus[k] == rows.minus[j])
@@ -158,18 +157,17 @@ def csr_add(indices: Any, values: Singles, begin: int, end: int, scale: float, w
 @specialise(dot)
 def _dot(rows: Any, k: Any, w: Any) -> Any:  # noqa: ARG001
     def dense(rows: Any, k: Any, w: Any) -> Any:
-        values = rows.values[k]
         total = 0.0
-        for j in range(len(values)):
-            total += values[j] * w[j]
+        for j in range(rows.values.shape[1]):
+            total += rows.values[k, j] * w[j]
         return total
 
     def csr(rows: Any, k: Any, w: Any) -> Any:
         return csr_dot(rows.indices, rows.values, rows.indptr[k], rows.indptr[k + 1], w)
 
     def outer(rows: Any, k: Any, w: Any) -> Any:
-        x, i = rows.x, rows.at[k]
-        return rows.scale[k] * (dot(x, i, block(rows, rows.plus[k], w)) - dot(x, i, block(rows, rows.minus[k], w)))
+        x, i, plus, minus = rows.x, rows.at[k], rows.plus[k] * rows.width, rows.minus[k] * rows.width
+        return rows.scale[k] * (dot(x, i, w[plus : plus + rows.width]) - dot(x, i, w[minus : minus + rows.width]))
 
     if is_outer(rows):
         return outer
@@ -179,17 +177,17 @@ def _dot(rows: Any, k: Any, w: Any) -> Any:  # noqa: ARG001
 @specialise(add)
 def _add(rows: Any, k: Any, scale: Any, w: Any) -> Any:  # noqa: ARG001
     def dense(rows: Any, k: Any, scale: Any, w: Any) -> Any:
-        values = rows.values[k]
-        for j in range(len(values)):
-            w[j] += scale * values[j]
+        for j in range(rows.values.shape[1]):
+            w[j] += scale * rows.values[k, j]
 
     def csr(rows: Any, k: Any, scale: Any, w: Any) -> Any:
         csr_add(rows.indices, rows.values, rows.indptr[k], rows.indptr[k + 1], scale, w)
 
     def outer(rows: Any, k: Any, scale: Any, w: Any) -> Any:
         x, i, step = rows.x, rows.at[k], scale * rows.scale[k]
-        add(x, i, step, block(rows, rows.plus[k], w))
-        add(x, i, -step, block(rows, rows.minus[k], w))
+        plus, minus = rows.plus[k] * rows.width, rows.minus[k] * rows.width
+        add(x, i, step, w[plus : plus + rows.width])
+        add(x, i, -step, w[minus : minus + rows.width])
 
     if is_outer(rows):
         return outer

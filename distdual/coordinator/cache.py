@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from distdual.coordinator.group import Scratch
 from distdual.coordinator.space import Plain, Space, curvature, space_of
 from distdual.data.shard import take_rows
 from distdual.errors import InputError
-from distdual.kernel import kernel
+from distdual.kernel import bare_kernel
 from distdual.prior import Prior
 from distdual.problems.base import Constraints, Keys
 from distdual.rows import (
@@ -168,6 +169,7 @@ class View(NamedTuple):
     group_indptr: Ints  # (n_groups + 1,) into members
     capacity: Floats  # (n_groups,) C_i
     most: Floats  # (n,) C_i of the group each slot belongs to
+    scratch: Scratch
 
 
 class ConstraintCache:
@@ -233,6 +235,7 @@ class ConstraintCache:
             self.group_indptr,
             most[self.members[self.group_indptr[:-1]]],
             most,
+            Scratch.of(self.group_indptr),
         )
 
     def keys(self) -> Keys:
@@ -292,7 +295,9 @@ class ConstraintCache:
         images = self._images(new.rows, n)
         if self.prior.full:
             self.images.extend(images)
-        self.curve.extend(all_curvatures(space_of(self.prior, images), new.rows, np.empty(n)))
+        curve = np.empty(n)
+        all_curvatures(space_of(self.prior, images), new.rows, curve)
+        self.curve.extend(curve)
         self.key_indptr.extend(new.keys.indptr[1:] + self.key_values.size)
         self.key_values.extend(new.keys.values)
         return slots
@@ -393,15 +398,14 @@ def unit_rows(at: Ints, like: Rows) -> Rows:
     return DenseRows(dense)
 
 
-@kernel
-def all_curvatures(space: Space, rows: Rows, out: Floats) -> Floats:
-    """out_k = x_kᵀ Λ⁻¹ x_k; fills and returns `out`."""
+@bare_kernel
+def all_curvatures(space: Space, rows: Rows, out: Floats) -> None:
+    """out_k = x_kᵀ Λ⁻¹ x_k; fills `out`."""
     for k in range(len(out)):
         out[k] = curvature(space, rows, k)
-    return out
 
 
-@kernel
+@bare_kernel
 def fill_gram(rows: Rows, members: Ints, slots: Ints, place: Ints, start: Ints, values: Floats) -> None:
     """⟨x_k, x_j⟩ for each new slot k and the members j of its group that stand before it; fills `values`."""
     at = 0
@@ -411,7 +415,7 @@ def fill_gram(rows: Rows, members: Ints, slots: Ints, place: Ints, start: Ints, 
             at += 1
 
 
-@kernel
+@bare_kernel
 def keep_gram(
     members: Ints, which: Ints, place: Ints, start: Ints, stays: Bools, old: Ints, gram: Floats, indptr: Ints
 ) -> None:
@@ -426,7 +430,7 @@ def keep_gram(
         indptr[s + 1] = at
 
 
-@kernel
+@bare_kernel
 def unpack(rows: Rows, dense: Floats) -> None:
     """dense_k ← dense_k + x_k, as float64."""
     for k in range(len(dense)):

@@ -5,13 +5,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.coordinator.ascent import add_rows, cache_loss, climb_shared, climb_single, sweep_shared, sweep_single
+from distdual.coordinator.ascent import (
+    add_rows,
+    cache_loss,
+    climb_shared,
+    climb_single,
+    shuffle_runs,
+    sweep_shared,
+    sweep_single,
+)
 from distdual.coordinator.cache import ConstraintCache, View
 from distdual.coordinator.schedule import Ascent
 from distdual.prior import Prior
 from distdual.problems.base import Constraints
 from distdual.rows import Floats, Ints, product
 
+SWEEP_WORK = 1000  # what a sweep costs whatever its size, in updates
 NO_MEAN: Floats = np.empty(0)
 
 
@@ -91,12 +100,13 @@ class Solver:
         """Sweeps over what moved in a full sweep, while they pay; returns gain and work, the full sweep included."""
         view, n = self._arrays(), self.cache.n_groups
         columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
-        rest: Any = (full.active, self.random, self.w, self.v, full.gain, n)
+        rest: Any = (full.active, self.random, self.w, self.v, full.gain, n + SWEEP_WORK)
         if self.cache.single:
             gain, work = climb_single(*columns, view.most, *rest)
         else:
-            gain, work = climb_shared(*columns, view.capacity, view.members, view.group_indptr, *rest)
-        self.updates += work - n
+            groups = (view.capacity, view.members, view.group_indptr, view.scratch)
+            gain, work = climb_shared(*columns, *groups, *rest)
+        self.updates += work - n - SWEEP_WORK
         return gain, work
 
     def bound(self) -> float:
@@ -157,13 +167,13 @@ class Solver:
     def _sweep(self, chosen: Ints, mean: Floats = NO_MEAN) -> Sweep:
         """One pass over the chosen groups, which are slots where none is shared; `mean` gets the average w if asked."""
         view = self._arrays()
-        active = np.empty(len(chosen), dtype=np.int64)
+        active, order = np.empty(len(chosen), dtype=np.int64), shuffle_runs(chosen, self.random)
         columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
         if self.cache.single:
-            found = sweep_single(*columns, view.most, chosen, self.random, self.w, self.v, active, mean)
+            found = sweep_single(*columns, view.most, order, self.w, self.v, active, mean)
         else:
-            groups = (view.capacity, view.members, view.group_indptr, chosen)
-            found = sweep_shared(*columns, *groups, self.random, self.w, self.v, active, mean)
+            groups = (view.capacity, view.members, view.group_indptr, view.scratch)
+            found = sweep_shared(*columns, *groups, order, self.w, self.v, active, mean)
         gain, loss, n_active = found
         self.updates += len(chosen)
         return Sweep(gain, self.prior.penalty(self.w) + loss, active[:n_active])

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.kernel import gather_kernel, kernel, specialise
+from distdual.kernel import bare_kernel, gather_kernel, specialise
 from distdual.prior import Prior
 from distdual.rows import (
     DenseRows,
@@ -17,7 +17,6 @@ from distdual.rows import (
     Rows,
     Singles,
     add,
-    block,
     dot,
     inner,
     is_dense,
@@ -96,7 +95,7 @@ def _class(space: Any) -> Any:
     return getattr(space, "instance_class", None)
 
 
-@kernel
+@bare_kernel
 def shift_dense(space: Diagonal, values: Singles, offset: int, step: float, w: Floats, v: Floats) -> None:
     """v += step · values from `offset` on, and w follows."""
     for j in range(len(values)):
@@ -172,12 +171,12 @@ def _cross(space: Any, rows: Any, k: Any, j: Any) -> Any:  # noqa: ARG001
 
     def diagonal_outer(space: Any, rows: Any, k: Any, j: Any) -> Any:
         x, a, b = rows.x, rows.at[k], rows.at[j]
-        plus, minus = rows.plus[k], rows.minus[k]
+        plus, minus, width = rows.plus[k], rows.minus[k], rows.width
         signs = 1.0 * (plus == rows.plus[j]) - 1.0 * (plus == rows.minus[j])
-        total = signs * weighted(x, a, b, block(rows, plus, space.variance)) if signs != 0.0 else 0.0
+        total = signs * weighted(x, a, b, space.variance[plus * width : (plus + 1) * width]) if signs != 0.0 else 0.0
         signs = 1.0 * (minus == rows.minus[j]) - 1.0 * (minus == rows.plus[j])
         if signs != 0.0:
-            total += signs * weighted(x, a, b, block(rows, minus, space.variance))
+            total += signs * weighted(x, a, b, space.variance[minus * width : (minus + 1) * width])
         return rows.scale[k] * rows.scale[j] * total
 
     if _class(space) is Plain:

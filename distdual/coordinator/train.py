@@ -25,6 +25,8 @@ from distdual.workers.scan import Scan, ShardReport
 
 log = logging.getLogger(__name__)
 
+ROUND_WORK = 10_000  # what a round costs whatever its size, in ascent updates of one row
+
 
 @dataclass(slots=True)
 class Totals:
@@ -190,7 +192,8 @@ class Trainer:
                 self.solver.ascend(Ascent(0.0, max_sweeps=1))
         else:
             gained = self.solver.process(slots)
-            spent = len(slots) + self.problem.oracle_work * sum(report.n_examples for report in reports)
+            oracle = self.problem.oracle_work * sum(report.n_examples for report in reports)
+            spent = len(slots) + oracle + ROUND_WORK
             self.solver.ascend(plan, gained, spent)
         self.version += 1
         self.totals.ascent_seconds += time.perf_counter() - begin

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from distdual.data.shard import Shard
 from distdual.errors import InputError
-from distdual.kernel import kernel
+from distdual.kernel import bare_kernel
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
 from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, scores, signed_rows
 from distdual.rows import Features, Floats, Int32s, Ints, dot
@@ -83,7 +83,7 @@ class Binary(Problem):
         return np.ones(shard.n_examples) if shard.margin is None else shard.margin
 
 
-@kernel
+@bare_kernel
 def find_slacks(x: Features, y: Int32s, margin: Floats, w: Floats, bias_score: float, slack: Floats) -> None:
     """slack_i = max(0, l_i − y_i (⟨w, x_i⟩ + bias_score)); fills `slack`, and a NaN score stays NaN."""
     for i in range(len(y)):

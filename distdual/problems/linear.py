@@ -6,7 +6,7 @@ import numpy as np
 
 from distdual.data.shard import Shard
 from distdual.errors import InputError
-from distdual.kernel import kernel
+from distdual.kernel import bare_kernel
 from distdual.rows import CsrRows, DenseRows, Features, Floats, Int32s, Ints, Singles, dot
 
 
@@ -37,7 +37,7 @@ def scores(w: Floats, shard: Shard, bias: float) -> Floats:
     return found
 
 
-@kernel
+@bare_kernel
 def find_scores(x: Features, w: Floats, bias_score: float, scores: Floats) -> None:
     """scores_i = ⟨w, x_i⟩ + bias_score; fills `scores`."""
     for i in range(len(scores)):
@@ -57,7 +57,7 @@ def signed_rows(x: Features, positive: Int32s, chosen: Ints, n_weights: int, bia
     return rows
 
 
-@kernel
+@bare_kernel
 def sign_dense(x: Singles, positive: Int32s, chosen: Ints, bias: np.float32, rows: Singles) -> None:
     """rows_k = ±(x_i, bias) for i = chosen_k; fills `rows`, whose width says whether there is a bias."""
     width = x.shape[1]
@@ -70,7 +70,7 @@ def sign_dense(x: Singles, positive: Int32s, chosen: Ints, bias: np.float32, row
             rows[k, j] = sign * bias
 
 
-@kernel
+@bare_kernel
 def sign_csr(x: CsrRows, positive: Int32s, chosen: Ints, bias: np.float32, bias_at: int, rows: CsrRows) -> None:
     """The same for sparse rows; rows.indptr is given, indices and values are filled."""
     for k in range(len(chosen)):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from distdual.data.shard import Shard
 from distdual.errors import InputError
-from distdual.kernel import kernel
+from distdual.kernel import bare_kernel
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
 from distdual.problems.linear import check_bias, scores, signed_rows
 from distdual.rows import Floats, Int32s, Ints
@@ -76,7 +76,7 @@ class Regression(Problem):
         }
 
 
-@kernel
+@bare_kernel
 def find_sides(score: Floats, target: Floats, epsilon: float, slack: Floats, side: Int32s) -> None:
     """slack_i = max(0, |target_i − score_i| − ε), and the side that is violated; a NaN stays NaN."""
     for i in range(len(score)):

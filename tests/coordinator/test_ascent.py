@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,10 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distdual.coordinator import ascent
+from distdual.coordinator import group as visits
 from distdual.coordinator.cache import ConstraintCache, View
 from distdual.prior import Prior
 from tests import naive
 from tests.build import compiling, constraints_of, python_kernels
+
+
+@contextmanager
+def in_python() -> Iterator[None]:
+    with python_kernels(ascent.__name__, visits.__name__), np.errstate(over="ignore"):  # random numbers wrap around
+        yield
 
 
 @pytest.fixture(params=["compiled", "in plain Python"], autouse=True, scope="module")
@@ -21,7 +29,7 @@ def kernels(request):
     if request.param == "compiled":
         yield
     else:
-        with python_kernels(ascent.__name__), np.errstate(over="ignore"):  # random numbers are meant to wrap around
+        with in_python():
             yield
 
 
@@ -98,14 +106,12 @@ def sweep(state: State, groups: Any = None, *, shared: bool = True) -> tuple[flo
     view = state.view
     chosen = np.arange(len(view.capacity)) if groups is None else np.asarray(groups, dtype=np.int64)
     columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
-    active = np.empty(len(chosen), dtype=np.int64)
+    active, order = np.empty(len(chosen), dtype=np.int64), ascent.shuffle_runs(chosen, random_numbers())
     if shared:
-        places = (view.capacity, view.members, view.group_indptr, chosen)
-        gain, loss, n = ascent.sweep_shared(*columns, *places, random_numbers(), state.w, state.v, active, np.empty(0))
+        places = (view.capacity, view.members, view.group_indptr, view.scratch, order)
+        gain, loss, n = ascent.sweep_shared(*columns, *places, state.w, state.v, active, np.empty(0))
     else:
-        gain, loss, n = ascent.sweep_single(
-            *columns, view.most, chosen, random_numbers(), state.w, state.v, active, np.empty(0)
-        )
+        gain, loss, n = ascent.sweep_single(*columns, view.most, order, state.w, state.v, active, np.empty(0))
     return gain, loss, active[:n]
 
 
@@ -113,7 +119,7 @@ def trade(state: State, k: int) -> float:
     """All constraints are in one group."""
     view = state.view
     columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
-    gain, _ = ascent.trade(*columns, k, view.members, state.w, state.v)
+    gain, _ = visits.trade(*columns, k, view.members, state.w, state.v)
     return gain
 
 
@@ -294,9 +300,9 @@ def climb(state: State, gain: float, *, shared: bool) -> None:
     view = state.view
     columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
     rest = (np.array([0]), random_numbers(), state.w, state.v, gain, 30)
-    with python_kernels(ascent.__name__), np.errstate(over="ignore"):  # a compiled loop could not be interrupted
+    with in_python():  # a compiled loop could not be interrupted
         if shared:
-            ascent.climb_shared(*columns, view.capacity, view.members, view.group_indptr, *rest)
+            ascent.climb_shared(*columns, view.capacity, view.members, view.group_indptr, view.scratch, *rest)
         else:
             ascent.climb_single(*columns, view.most, *rest)
 
@@ -316,39 +322,39 @@ def test_a_climb_that_gains_nothing_more_ends_after(gain, shared):
 @pytest.mark.parametrize("shared", [False, True], ids=["slacks of their own", "shared slacks"])
 def test_a_climb_ends_even_if_rounding_feigns_gains_for_ever_with(shared, monkeypatch):
     state = state_of([[2.0, 1.0]], [0.5], [0], [0.1])
-    with python_kernels(ascent.__name__), monkeypatch.context() as patch:
+    with in_python(), monkeypatch.context() as patch:
         patch.setattr(ascent, "sweep_shared" if shared else "sweep_single", lambda *_: (1e-36, 0.0, 1))
         climb(state, 4e-36, shared=shared)
 
 
-@pytest.mark.parametrize("run", [1, 16])
-@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 100])
-def test_runs_cover_every_place_once_in_an_order_that_changes(n, run):
-    random = random_numbers()
-    first, second = ascent.shuffle_runs(n, run, random), ascent.shuffle_runs(n, run, random)
-    wanted = np.arange(0, n, run)
-    np.testing.assert_array_equal(np.sort(first), wanted)
-    np.testing.assert_array_equal(np.sort(second), wanted)
-    assert len(wanted) < 20 or (first != second).any()
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 100, 2000])
+def test_an_order_has_each_place_once_and_changes_and_keeps_short_runs_of_neighbours(n):
+    random, chosen = random_numbers(), 7 * np.arange(n)
+    first, second = ascent.shuffle_runs(chosen, random), ascent.shuffle_runs(chosen, random)
+    np.testing.assert_array_equal(np.sort(first), chosen)
+    np.testing.assert_array_equal(np.sort(second), chosen)
+    assert n < 2 or (first != second).any()
+    neighbours = np.diff(first) == 7
+    assert n < 2000 or neighbours.mean() > 0.8
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "alone"])
 def test_the_mean_of_a_sweep_is_the_average_of_w_after_each_quarter(shared: bool) -> None:
     """Nothing moves in a sweep without room to improve, so the average is w itself; else it differs from the end."""
     rng = np.random.default_rng(0)
-    n = 64 if shared else 64 * ascent.RUN
+    n = 64
     state = state_of(rng.normal(size=(n, 3)), np.ones(n), np.arange(n), np.zeros(n))
     view, mean = state.view, np.zeros(3)
     columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
     seen = [state.w.copy()]
 
     def once(mean: Any) -> None:
-        active = np.empty(n, dtype=np.int64)
+        active, order = np.empty(n, dtype=np.int64), ascent.shuffle_runs(np.arange(n), random_numbers())
         if shared:
-            places = (view.capacity, view.members, view.group_indptr, np.arange(n))
-            ascent.sweep_shared(*columns, *places, random_numbers(), state.w, state.v, active, mean)
+            places = (view.capacity, view.members, view.group_indptr, view.scratch, order)
+            ascent.sweep_shared(*columns, *places, state.w, state.v, active, mean)
         else:
-            ascent.sweep_single(*columns, view.most, np.arange(n), random_numbers(), state.w, state.v, active, mean)
+            ascent.sweep_single(*columns, view.most, order, state.w, state.v, active, mean)
         seen.append(state.w.copy())
 
     once(mean)
