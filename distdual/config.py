@@ -73,7 +73,7 @@ class SolverConfig:
     average: bool = False
     """With schedule "reprocess:K": offer w̄, the average over process steps, as the model."""
 
-    prune: str = "idle:10"
+    prune: str = "idle:3"
     """Which constraints with α = 0 are dropped after a pass: "aggressive" all, "idle:N" those idle for N, "never"."""
 
     start: str | None = None

@@ -158,7 +158,7 @@ class Trainer:
     def _end_pass(self, losses: list[ShardLoss], w: Floats) -> None:
         self.totals.passes += 1
         idle = idle_passes(self.config.prune)
-        if idle is not None:
+        if idle is not None and self._gap() > self.config.gap:
             self.totals.pruned += self.solver.prune(idle)
         guess = self.solver.prior.penalty(w) + self.config.C * sum(s.loss for s in losses)
         self.estimate = relative_gap(guess, self.solver.lower)
