@@ -197,6 +197,15 @@ def add_rows(rows: Rows, alpha: Floats, v: Floats) -> None:
 
 
 @bare_kernel
+def violation(rows: Rows, margin: Floats, cost: Floats, w: Floats) -> float:
+    """Σ_k cost_k max(0, l_k − ⟨w, x_k⟩)."""
+    total = 0.0
+    for k in range(len(margin)):
+        total += cost[k] * max(0.0, margin[k] - dot(rows, k, w))
+    return total
+
+
+@bare_kernel
 def cache_loss(rows: Rows, margin: Floats, members: Ints, group_indptr: Ints, capacity: Floats, w: Floats) -> float:
     """Σ_i C_i · max(0, max_k l_k − ⟨w, x_k⟩) over the cached constraints that have a slack, all at this w."""
     loss = 0.0

@@ -3,7 +3,7 @@
 A schedule says how a pass over the data is cut into rounds, each scanned at one w, and how much ascent follows each.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +33,7 @@ class Ascent:
     tolerance: float  # until its gap is at most this …
     max_sweeps: int  # … or so many sweeps are done …
     slope: bool = False  # … or, if set, until a sweep gains less per unit of work than the round did, its scan included
+    confirm: bool = True  # whether an exact pass over the cache must show that gap, or UB′ will do
     revisits: int = 0  # instead of sweeps: so many visits to random groups for every new constraint
     chunk: int = 0  # new constraints between such visits; 0 for all at once
 
@@ -124,9 +125,23 @@ def by_gap(progress: Progress, target: float) -> tuple[Ascent, Ascent]:
 def by_slope(progress: Progress, target: float) -> tuple[Ascent, Ascent]:
     """The rule of multi-plane Frank-Wolfe: ascend while that gains more per unit of work than the round did."""
     if progress.n_passes == 0:
-        return Ascent(0.1, 3, slope=True), Ascent(max(SLACK * target, 0.03), 3, slope=True)
+        return climbing(0.1, 3), climbing(max(SLACK * target, 0.03), 3)
     tolerance = max(SLACK * target, min(0.03, 0.2 * min(progress.estimate, progress.gap)))
-    return Ascent(tolerance, 3, slope=True), Ascent(tolerance, MANY, slope=True)
+    return climbing(tolerance, 3), climbing(tolerance, MANY)
+
+
+def climbing(tolerance: float, max_sweeps: int) -> Ascent:
+    """The scan that follows is the check, so UB′ will do."""
+    return Ascent(tolerance, max_sweeps, slope=True, confirm=False)
+
+
+def after_scan(plan: Ascent, unseen: float, target: float) -> Ascent:
+    """The ascent after a scan of all examples at one w, of whose P at most the share `unseen` was not yet cached.
+
+    A gap of the cached problem above that share is for the ascent to close, however slow it climbs: a scan cannot.
+    """
+    tolerance = max(SLACK * target, unseen)
+    return replace(plan, tolerance=tolerance, slope=False) if plan.slope and tolerance <= plan.tolerance else plan
 
 
 def passing(progress: Progress, limits: Limits, whole: list[Piece], between: Ascent, last: Ascent) -> Pass:

@@ -74,9 +74,9 @@ class Solver:
 
         Every sweep over all groups is followed by sweeps over those that moved, while these gain more per update than
         all since the full sweep did. The next full sweep is the check on what was left out. The cached problem's gap
-        steers the work; it says nothing about constraints that are not cached. UB′ is confirmed by an exact pass, but
-        not under the slope rule, where the scan that follows is the check. `gained` and `spent` are the gain and the
-        work of the round so far, in updates: what that rule compares with.
+        steers the work; it says nothing about constraints that are not cached. UB′ is confirmed by an exact pass where
+        the plan asks for that. `gained` and `spent` are the gain and the work of the round so far, in updates: what the
+        slope rule compares with.
         """
         gap = np.inf
         for _ in range(plan.max_sweeps if len(self.cache) else 0):
@@ -84,7 +84,7 @@ class Solver:
             sweep = self._sweep(np.arange(self.cache.n_groups), self.mean)
             gap = relative_gap(sweep.estimate, self._dual())
             if gap <= plan.tolerance:
-                if plan.slope:
+                if not plan.confirm:
                     break
                 gap = relative_gap(self.cache_upper(), self._dual())
                 if gap <= plan.tolerance:

@@ -13,7 +13,8 @@ import numpy as np
 
 from distdual.certificate import Certificate, ShardLoss, objective, upper_bound
 from distdual.config import SolverConfig
-from distdual.coordinator.schedule import Ascent, Limits, Pass, Piece, Progress, Stop, next_step
+from distdual.coordinator.ascent import violation
+from distdual.coordinator.schedule import Ascent, Limits, Pass, Piece, Progress, Stop, after_scan, next_step
 from distdual.coordinator.solver import Solver, relative_gap
 from distdual.data.memory import MemoryDataset
 from distdual.data.store import Dataset
@@ -137,7 +138,10 @@ class Trainer:
             if plan.certify:
                 self._certify(losses, w)
             last = number == len(plan.rounds)
-            self._improve(reports, plan.last if last else plan.between)
+            ascent = plan.last if last else plan.between
+            if plan.certify:
+                ascent = after_scan(ascent, self._unseen(reports, losses, w), self.config.gap)
+            self._improve(reports, ascent)
             if plan.prune:
                 self.totals.pruned += self.solver.prune(0)
             stop = self.solver.should_stop()  # asked once: `lower` must be that of the α the run ends with
@@ -148,6 +152,13 @@ class Trainer:
             self._record(len(pieces), certify=plan.certify)
             if stop:
                 break
+
+    def _unseen(self, reports: list[ShardReport], losses: list[ShardLoss], w: Floats) -> float:
+        """The share of P(w) that constraints not yet cached add to it, at the most."""
+        value = objective(w, losses, C=self.config.C, prior=self.solver.prior)
+        found = (report.offenders for report in reports)
+        new = self.config.C * sum(violation(c.rows, c.margin, c.cost, w) for c in found)
+        return new / value if value > 0 else 0.0
 
     def _bound(self) -> None:
         """Publish `lower`, from a v that is rebuilt; between passes it stands as it was."""

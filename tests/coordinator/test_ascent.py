@@ -364,3 +364,12 @@ def test_the_mean_of_a_sweep_is_the_average_of_w_after_each_quarter(shared: bool
     settled = np.zeros(3)
     once(settled)
     np.testing.assert_allclose(settled, state.w, atol=1e-6)
+
+
+@formats
+def test_the_violation_of_constraints_is_the_sum_written_out(sparse):
+    state = random_state(3, [2, 3, 1], sparse=sparse, fill=0.5)
+    view, cost = state.view, np.arange(1.0, 7.0)
+    expected = float(cost @ np.maximum(0.0, state.gradients))
+    assert expected > 0
+    assert ascent.violation(view.rows, view.margin, cost, state.w) == pytest.approx(expected, rel=1e-12)

@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 from distdual.coordinator.schedule import (
     CERTIFY_EVERY,
     FIRST_PIECE,
+    Ascent,
     Limits,
     Pass,
     Progress,
     Stop,
+    after_scan,
+    climbing,
     next_step,
 )
 
@@ -151,3 +154,17 @@ def test_the_cached_problem_is_not_solved_beyond_what_the_target_asks(schedule):
     step = planned(BEGIN, schedule=schedule)
     for plan in (step.between, step.last):
         assert plan.revisits or plan.tolerance >= 0.1 * LIMITS.target
+
+
+def test_what_only_the_ascent_can_close_is_left_to_it_however_slow_it_climbs():
+    plan = climbing(0.01, 5)
+    assert after_scan(plan, 0.004, 1e-3) == Ascent(0.004, 5, slope=False, confirm=False)
+    assert after_scan(plan, 0.0, 1e-3) == Ascent(5e-4, 5, slope=False, confirm=False)
+
+
+def test_where_a_scan_found_much_that_is_new_the_slope_decides():
+    assert after_scan(climbing(0.01, 5), 0.011, 1e-3) == climbing(0.01, 5)
+
+
+def test_a_plan_without_slope_stays_as_it_is():
+    assert after_scan(Ascent(0.01, 5), 0.0, 1e-3) == Ascent(0.01, 5)

@@ -156,7 +156,7 @@ def test_the_model_is_the_best_that_was_certified_not_the_last(dataset):
 
 
 def test_passes_that_run_out_end_it_without_a_claim(dataset):
-    outcome = run(dataset, binary(bias=1.0), gap=1e-9, max_passes=2)
+    outcome = run(dataset, binary(bias=1.0), gap=1e-9, max_passes=2, schedule="ratio:1")
     assert outcome.reason == "2 passes are done"
     assert outcome.totals.passes == 2
     assert np.isfinite(outcome.certificate.upper)  # what there is, is certified once at the end
