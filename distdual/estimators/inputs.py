@@ -54,11 +54,14 @@ def single_rows(estimator: Any, X: Any, y: Any, *, reset: bool, keep: bool, **ch
     As with all estimators of scikit-learn, `reset` says whether the number of features is learnt or checked.
     """
     if is_dask(X):
+        if y is None:
+            raise InputError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
         check_width(estimator, X, reset=reset)
-        blocks = list(blocks_from_arrays(X, np.asarray(y)))
+        labels = np.asarray(y)
+        blocks = list(blocks_from_arrays(X, labels))
         if not blocks:
             raise InputError("the Dask array holds no rows")
-        return join_blocks(blocks).x, np.asarray(y)
+        return join_blocks(blocks).x, labels
     X, y = validate_data(estimator, X, y, reset=reset, copy=keep, **SINGLE, **checks)
     return features_of(X), y
 
