@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from distdual.config import ClusterConfig, SolverConfig, parse
+from distdual.config import ClusterConfig, SolverConfig, convert, parse
 from distdual.coordinator.train import Outcome, Trainer
 from distdual.data.memory import MemoryDataset, coded_in_memory
 from distdual.data.shard import Block, join_blocks
@@ -97,6 +97,10 @@ class DualEstimator(BaseEstimator):
         names = ("C", "gap", "schedule", "prune", "max_passes", "max_seconds")
         told = {name: plain(getattr(self, name)) for name in names}
         return parse(SolverConfig, {**told, "seed": seed_of(self.random_state)}, type(self).__name__)
+
+    def _number(self, name: str) -> float:
+        """A parameter that must be a number."""
+        return float(convert(float, plain(getattr(self, name)), type(self).__name__, name))
 
     def _fit_anew(self, X: Any, given: Given) -> Self:
         """What `fit` does: forget what was seen, but with `warm_start` not the α of the same data."""

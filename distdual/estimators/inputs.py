@@ -62,7 +62,8 @@ def single_rows(estimator: Any, X: Any, y: Any, *, reset: bool, keep: bool, **ch
         if not blocks:
             raise InputError("the Dask array holds no rows")
         return join_blocks(blocks).x, labels
-    X, y = validate_data(estimator, X, y, reset=reset, copy=keep, **SINGLE, **checks)
+    with np.errstate(over="ignore"):  # what is too large for single precision is infinite then, and refused
+        X, y = validate_data(estimator, X, y, reset=reset, copy=keep, **SINGLE, **checks)
     return features_of(X), y
 
 

@@ -64,9 +64,10 @@ class LinearEstimator(DualEstimator):
 
     @property
     def _bias(self) -> float:
-        if self.fit_intercept and not 0 < self.intercept_scaling < math.inf:
-            raise InputError(f"intercept_scaling must be positive and finite, got {self.intercept_scaling}")
-        return float(self.intercept_scaling) if self.fit_intercept else 0.0
+        value = self._number("intercept_scaling")
+        if not 0 < value < math.inf:
+            raise InputError(f"intercept_scaling must be positive and finite, got {value}")
+        return value if self.fit_intercept else 0.0
 
     def _set_weights(self, w: Floats, problem: Any) -> None:
         self.coef_, self.intercept_ = split_weights(w, problem)

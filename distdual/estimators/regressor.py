@@ -9,7 +9,6 @@ from sklearn.metrics import r2_score
 
 from distdual.data.arrays import is_dask
 from distdual.data.shard import Block
-from distdual.estimators.base import plain
 from distdual.estimators.inputs import Data, Given, is_place, single_rows, weights_of
 from distdual.estimators.linear import LinearEstimator
 from distdual.problems.regression import Regression
@@ -87,5 +86,5 @@ class SVR(RegressorMixin, LinearEstimator):
         """Targets have none."""
 
     def _problem_for(self, data: Data) -> Regression:
-        epsilon = float(plain(self.epsilon))
-        return Regression(n_features=data.n_features, classes=data.classes, bias=self._bias, epsilon=epsilon)
+        bias, epsilon = self._bias, self._number("epsilon")
+        return Regression(n_features=data.n_features, classes=data.classes, bias=bias, epsilon=epsilon)

@@ -328,6 +328,7 @@ def test_a_fit_that_ends_uncertified_warns_with_its_gap() -> None:
         ({"max_passes": 1.5}, "max_passes must be a whole number"),
         ({"schedule": "never"}, "schedule must be one of"),
         ({"intercept_scaling": 0}, "intercept_scaling must be positive"),
+        ({"intercept_scaling": "one"}, "SVC: intercept_scaling must be a number, got 'one'"),
         ({"class_weight": "even"}, 'class_weight must be a table, "balanced" or None'),
         ({"class_weight": {"perhaps": 2}}, "names 'perhaps'; the labels are no, yes"),
     ],
@@ -359,6 +360,10 @@ def test_bad_data_is_told(tmp_path: Path) -> None:
         new("binary").fit(stored(tmp_path / "numbers", "regression", *made("regression")))
     with pytest.raises(ValueError, match=r"[Nn]egative"):
         new("binary").fit(x, y, sample_weight=np.full(300, -1.0))
+    with pytest.raises(ValueError, match="too large for dtype"):
+        new("binary").fit(np.full((300, 6), 1e300), y)
+    with pytest.raises(InputError, match="SVC requires y to be passed"):
+        new("binary").fit(da.from_array(x, chunks=100))
     with pytest.raises(InputError, match="6 features, but the model was trained with 5"):
         new("binary").fit(x[:, :5], y).predict(url)
     with pytest.raises(InputError, match="X has 6 features, but SVC is expecting 5"):
