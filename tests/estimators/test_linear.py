@@ -135,14 +135,23 @@ def test_partial_fit_over_chunks_reaches_the_optimum_of_all(kind: str, sparse: b
     assert grown.certificate_["upper"] == pytest.approx(objective(kind, grown, x, y, weight), rel=1e-9)
 
 
-def test_partial_fit_begins_with_the_alpha_of_what_was_seen() -> None:
-    x, y = made("binary", n=2000)
-    grown = new("binary").partial_fit(x[:1900], y[:1900])
-    before = grown.certificate_["lower"]
-    grown.set_params(max_passes=1, gap=1e-12)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_begins_with_the_alpha_of_the_one_before(kind: str) -> None:
+    """One pass is enough for no other to reach what has been proven; examples that join can only raise the optimum."""
+    x, y = made(kind)
+    first = new(kind, gap=1e-7, max_passes=2000)
+    proven = clone(first).fit(x, y).certificate_["lower"] * (1 - 1e-12)
+    grown, warm = clone(first).partial_fit(x, y), clone(first).set_params(warm_start=True).fit(x, y)
+    hurry = {"gap": 1e-12, "max_passes": 1}
     with pytest.warns(ConvergenceWarning):
-        grown.partial_fit(x[1900:], y[1900:])
-    assert grown.certificate_["lower"] >= before * (1 - 1e-9)  # examples that join can only raise the optimum
+        grown.set_params(**hurry).partial_fit(x[:1], y[:1])
+    with pytest.warns(ConvergenceWarning):
+        warm.set_params(**hurry).fit(x, y)
+    with pytest.warns(ConvergenceWarning):
+        cold = clone(warm).fit(x, y)
+    assert grown.certificate_["lower"] >= proven
+    assert warm.certificate_["lower"] >= proven
+    assert cold.certificate_["lower"] < proven
 
 
 def test_examples_seen_by_partial_fit_are_copies() -> None:
