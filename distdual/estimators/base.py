@@ -110,6 +110,7 @@ class DualEstimator(BaseEstimator):
         hot = last is not None and last.is_for(problem) and last.begins(data)
         self._train(data, problem, start=last if hot else None, keep=bool(self.warm_start))
         self._seen: Block | None = None
+        self._warn()
         return self
 
     def _fit_grown(self, X: Any, given: Given) -> Self:
@@ -123,6 +124,7 @@ class DualEstimator(BaseEstimator):
             raise InputError(f"{data.location}: partial_fit takes the data set seen before, grown by more shards")
         self._train(data, problem, start=last if last and last.is_for(problem) else None, keep=True)
         self._seen = block
+        self._warn()
         return self
 
     def _train(self, data: Data, problem: Problem, *, start: Start | None, keep: bool) -> None:
@@ -140,7 +142,6 @@ class DualEstimator(BaseEstimator):
         self._problem, self._w = problem, outcome.w
         self._start = start_after(outcome, config.C, problem, data) if keep else None
         self._set_weights(outcome.w, problem)
-        self._warn()
 
     # --- what a subclass says
 
@@ -210,6 +211,7 @@ class DualEstimator(BaseEstimator):
         return hasattr(self, "certificate_")
 
     def _warn(self) -> None:
+        """Comes last: where warnings are errors, the estimator is as fitted as without."""
         found = self.certificate_
         if found["certified"]:
             return
@@ -218,7 +220,7 @@ class DualEstimator(BaseEstimator):
             f"{type(self).__name__}: {proven}, {found['target']:.2e} was asked for ({found['reason']}); "
             "raise max_passes or max_seconds, ask for a larger gap, or scale the features",
             ConvergenceWarning,
-            stacklevel=5,  # where fit was called
+            stacklevel=4,  # where fit was called
         )
 
     # --- what scikit-learn asks

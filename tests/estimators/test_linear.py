@@ -154,6 +154,16 @@ def test_a_run_begins_with_the_alpha_of_the_one_before(kind: str) -> None:
     assert cold.certificate_["lower"] < proven
 
 
+def test_partial_fit_goes_on_after_a_warning_that_was_made_an_error() -> None:
+    x, y = made("binary")
+    grown = new("binary", gap=1e-9, max_passes=1)
+    with pytest.raises(ConvergenceWarning):  # pytest is told to raise all warnings
+        grown.partial_fit(x[:200], y[:200])
+    grown.set_params(gap=1e-4, max_passes=200).partial_fit(x[200:], y[200:])
+    assert grown.certificate_["n_examples"] == 300
+    assert grown.certificate_["upper"] == pytest.approx(objective("binary", grown, x, y), rel=1e-9)
+
+
 def test_examples_seen_by_partial_fit_are_copies() -> None:
     x, y = made("binary")
     mine = x[:200].copy()
