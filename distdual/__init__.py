@@ -5,12 +5,13 @@
     always   D(α) ≤ P(w*) ≤ P(w)
 
 Files, in the order data flows: config, data, problems, certificate, workers, coordinator, model, report, training,
-verification, prediction, selftest, quickstart, cli.
+verification, prediction, estimators, selftest, quickstart, cli.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from distdual.estimators import SVC, SVR, ChainSVM, StructuralSVM
     from distdual.model import load_model
     from distdual.prediction import Predictions, predict
     from distdual.problems.own import UserProblem
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "SVC",
+    "SVR",
+    "ChainSVM",
     "Predictions",
     "Result",
+    "StructuralSVM",
     "UserProblem",
     "Verification",
     "__version__",
@@ -42,6 +47,10 @@ _HOME = {
     "predict": "prediction",
     "UserProblem": "problems.own",
     "check_problem": "selftest",
+    "SVC": "estimators",
+    "SVR": "estimators",
+    "ChainSVM": "estimators",
+    "StructuralSVM": "estimators",
 }
 
 

@@ -9,6 +9,7 @@ import logging
 import numpy as np
 
 from distdual.coordinator.solver import Solver
+from distdual.data.memory import MemoryDataset
 from distdual.data.store import Dataset
 from distdual.errors import InputError
 from distdual.model import Dual, Model, split_dual
@@ -25,16 +26,20 @@ FREE_TO_CHANGE = ("class_cost",)  # of a problem's description: what changes no 
 def hot_start(solver: Solver, model: Model, dataset: Dataset, executor: Executor, problem: Problem) -> None:
     """Give the solver the model's support constraints and α; what cannot be carried over is an error."""
     check_same(model, dataset, problem)
-    n_shards = len(model.data.checksum)
-    parts = [split_dual(model.dual, dataset.first, s) for s in range(n_shards)]
+    carry_over(solver, model.dual, model.C, dataset, executor)
+
+
+def carry_over(solver: Solver, dual: Dual, C: float, dataset: Dataset | MemoryDataset, executor: Executor) -> None:
+    """Give the solver an α found with `C` on the same examples, or on the first of them."""
+    shards = np.unique(np.searchsorted(dataset.first, dual.example, side="right") - 1).tolist()
+    parts = [split_dual(dual, dataset.first, s) for s in shards]
     executor.publish(-1, solver.w)
-    scale = solver.cache.C / model.C
-    for found, dual in zip(executor.map_shards(rebuild, range(n_shards), parts), parts, strict=True):
-        if len(dual.alpha):
-            solver.start_from(found, feasible(scale * dual.alpha, found, solver.cache.C))
-    carry_multipliers(solver, model, scale)
+    scale = solver.cache.C / C
+    for found, part in zip(executor.map_shards(rebuild, shards, parts), parts, strict=True):
+        solver.start_from(found, feasible(scale * part.alpha, found, solver.cache.C))
+    carry_multipliers(solver, dual.beta, scale)
     solver.bound()
-    log.info("hot start: %d support constraints, lower=%.6g", len(model.dual.alpha), solver.lower)
+    log.info("hot start: %d support constraints, lower=%.6g", len(dual.alpha), solver.lower)
 
 
 def check_same(model: Model, dataset: Dataset, problem: Problem) -> None:
@@ -65,9 +70,8 @@ def feasible(alpha: Floats, constraints: Constraints, C: float) -> Floats:
     return np.where(used > most, alpha * most / np.where(used > 0, used, 1.0), alpha)
 
 
-def carry_multipliers(solver: Solver, model: Model, scale: float) -> None:
+def carry_multipliers(solver: Solver, beta: Floats, scale: float) -> None:
     """β of w_k ≥ 0 under a full prior; without it the start is lower, but as valid."""
-    beta = model.dual.beta
     if not beta.any() or not len(solver.cache):
         return
     cache = solver.cache

@@ -14,7 +14,7 @@ from distdual.data.location import Location
 from distdual.data.store import Dataset, open_dataset
 from distdual.data.write import label_name
 from distdual.errors import InputError
-from distdual.model import Model, load_model
+from distdual.model import load_model
 from distdual.problems.base import Problem
 from distdual.problems.load import Named
 from distdual.rows import Floats, Ints
@@ -43,7 +43,7 @@ def predict(
     """
     known = load_model(model if isinstance(model, Location) else Location(model), problem)
     dataset = open_dataset(data if isinstance(data, Location) else Location(data))
-    check_width(known, dataset)
+    check_width(known.problem.describe()["n_features"], dataset)
     classes = tuple(known.problem.describe()["classes"])
     known_labels = bool(dataset.classes) == bool(classes) and set(dataset.classes) <= set(classes)
     codes = [classes.index(label) for label in dataset.classes] if known_labels else None
@@ -64,8 +64,8 @@ class PredictedShard(NamedTuple):
     lengths: Ints | None
 
 
-def check_width(model: Model, dataset: Dataset) -> None:
-    expected, found = model.problem.describe()["n_features"], dataset.layout.n_features
+def check_width(expected: int, dataset: Dataset) -> None:
+    found = dataset.layout.n_features
     if found > expected or (found < expected and not dataset.layout.sparse):
         raise InputError(f"{dataset.location}: {found} features, but the model was trained with {expected}")
 

@@ -9,6 +9,7 @@ import numpy as np
 from distdual.config import Config, from_table, index_range
 from distdual.coordinator.train import Outcome, Round, Trainer
 from distdual.data.location import Location
+from distdual.data.memory import MemoryDataset
 from distdual.data.store import Dataset, open_dataset
 from distdual.errors import InputError
 from distdual.hotstart import hot_start
@@ -76,7 +77,7 @@ def train(
         prior,
         dual_of(outcome),
         DataInfo(dataset.location.url, dataset.fingerprint, dataset.n_examples, dataset.checksum),
-        summarise(outcome, config, dataset),
+        {**summarise(outcome, config.solver.gap, dataset), "model": config.output.url},
         config.public(),
     )
     model.save(output, overwrite=config.output.overwrite)
@@ -138,7 +139,7 @@ def read_array(url: str, options: Mapping[str, Any], dimensions: tuple[int, ...]
     return read_npy(Location(folder or ".", options), name, np.float64, dimensions)
 
 
-def summarise(outcome: Outcome, config: Config, dataset: Dataset) -> dict[str, Any]:
+def summarise(outcome: Outcome, target: float, dataset: Dataset | MemoryDataset) -> dict[str, Any]:
     """The certificate and what it cost, as `--json` and certificate.json show it."""
     proven, totals = outcome.certificate, outcome.totals
     return {
@@ -146,8 +147,8 @@ def summarise(outcome: Outcome, config: Config, dataset: Dataset) -> dict[str, A
         "upper": proven.upper if np.isfinite(proven.upper) else None,
         "gap": proven.gap if np.isfinite(proven.upper) else None,
         "estimate": outcome.estimate if np.isfinite(outcome.estimate) else None,
-        "target": config.solver.gap,
-        "certified": bool(np.isfinite(proven.upper) and proven.gap <= config.solver.gap),
+        "target": target,
+        "certified": bool(np.isfinite(proven.upper) and proven.gap <= target),
         "reason": outcome.reason,
         "passes": totals.passes,
         "rounds": totals.rounds,
@@ -164,5 +165,4 @@ def summarise(outcome: Outcome, config: Config, dataset: Dataset) -> dict[str, A
         "bytes_read": totals.bytes_read,
         "n_examples": dataset.n_examples,
         "n_shards": dataset.n_shards,
-        "model": config.output.url,
     }

@@ -28,6 +28,7 @@ ORDER = [
     "training",
     "verification",
     "prediction",
+    "estimators",
     "inspection",
     "selftest",
     "quickstart",

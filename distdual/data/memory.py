@@ -1,15 +1,17 @@
 """A data set that is already in memory, in the shape that training reads: shards are views where types allow."""
 
 import hashlib
-from dataclasses import dataclass
+import zlib
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from distdual.data.arrays import blocks_from_arrays, is_sparse
 from distdual.data.sequence import Ragged, blocks_from_ragged, ragged
-from distdual.data.shard import Block, Shard
+from distdual.data.shard import Block, Shard, trimmed
 from distdual.data.store import natural
 from distdual.data.write import label_name
 from distdual.errors import InputError
@@ -26,8 +28,15 @@ class MemoryDataset:
     classes: tuple[str, ...]
     n_features: int
 
+    location: ClassVar[str] = "the arrays"  # in messages, where a stored data set names its place
+
     def open(self) -> "MemoryDataset":
         return self
+
+    @property
+    def ragged(self) -> bool:
+        """True if examples are sequences."""
+        return any(shard.tokens is not None for shard in self.shards)
 
     @property
     def n_shards(self) -> int:
@@ -53,8 +62,38 @@ class MemoryDataset:
                 digest.update(b"" if part is None else np.ascontiguousarray(part).data)
         return digest.hexdigest()
 
+    @cached_property
+    def checksum(self) -> NDArray[np.uint32]:
+        """(n_shards,) of what rows and margins of constraints are made of: all but the costs."""
+        return np.array([rows_checksum(shard) for shard in self.shards], dtype=np.uint32)
+
     def read(self, number: int, *, check: bool = True) -> tuple[Shard, int]:  # noqa: ARG002 - as Dataset.read
         return self.shards[number], 0
+
+    def only(self, number: int) -> "OneShard":
+        """What a worker needs to read this shard."""
+        return OneShard(replace(self.shards[number], x=trimmed(self.shards[number].x)))
+
+
+@dataclass(frozen=True, slots=True)
+class OneShard:
+    """A shard that travels to a worker by itself; reads like the data set it is from."""
+
+    shard: Shard
+
+    def open(self) -> "OneShard":
+        return self
+
+    def read(self, number: int, *, check: bool = True) -> tuple[Shard, int]:  # noqa: ARG002 - as Dataset.read
+        assert number == self.shard.number
+        return self.shard, 0
+
+
+def rows_checksum(shard: Shard) -> int:
+    crc = 0
+    for part in (*trimmed(shard.x), shard.y, shard.margin, shard.tokens):
+        crc = zlib.crc32(b"" if part is None else np.ascontiguousarray(part).data, crc)
+    return crc
 
 
 def in_memory(x: Any, y: Any, cost: Any = None, margin: Any = None, *, regression: bool = False) -> MemoryDataset:
@@ -88,13 +127,20 @@ def dataset_of(blocks: list[Block], n_features: int, *, regression: bool) -> Mem
     classes = tuple(sorted(names, key=natural))
     rank = np.array([classes.index(name) for name in names], dtype=np.int32)
 
-    def shard(number: int, block: Block, first: int) -> Shard:
-        y = block.y.astype(np.float64) if regression else rank[np.searchsorted(values, block.y)]
-        return Shard(number, first, block.x, y, block.cost, block.margin, block.tokens)
+    def coded(block: Block) -> Block:
+        return block._replace(y=block.y.astype(np.float64) if regression else rank[np.searchsorted(values, block.y)])
 
+    return MemoryDataset(numbered([coded(block) for block in blocks]), classes, n_features)
+
+
+def coded_in_memory(block: Block, classes: tuple[str, ...], n_features: int) -> MemoryDataset:
+    """A data set of examples whose labels are numbers of `classes` already, or targets where there are none."""
+    return MemoryDataset(numbered(pieces_of(Shard(0, 0, *block))), classes, n_features)
+
+
+def numbered(blocks: list[Block]) -> tuple[Shard, ...]:
     firsts = np.cumsum([0, *(block.n_examples for block in blocks)])
-    shards = tuple(shard(s, block, int(firsts[s])) for s, block in enumerate(blocks))
-    return MemoryDataset(shards, classes, n_features)
+    return tuple(Shard(s, int(firsts[s]), *block) for s, block in enumerate(blocks))
 
 
 def blocks_of(x: Any, y: Any, cost: Any, margin: Any) -> list[Block]:

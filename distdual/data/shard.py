@@ -65,8 +65,17 @@ class Shard:
 
     @property
     def nbytes(self) -> int:
-        parts = [*self.x, self.y, self.cost, self.margin, self.tokens]
+        """Bytes of its own examples; sparse values that it shares with other pieces are not counted."""
+        parts = [*trimmed(self.x), self.y, self.cost, self.margin, self.tokens]
         return sum(part.nbytes for part in parts if part is not None)
+
+
+def trimmed(x: Features) -> Features:
+    """The same rows as views that hold no others: a piece of sparse rows has the values of all it was cut from."""
+    if isinstance(x, DenseRows):
+        return x
+    own = slice(int(x.indptr[0]), int(x.indptr[-1]))
+    return CsrRows(x.indptr - own.start, x.indices[own], x.values[own])
 
 
 def take_rows(x: Features, which: Any) -> Features:

@@ -90,6 +90,10 @@ class Dataset:
         return self.layout.n_features
 
     @property
+    def ragged(self) -> bool:
+        return self.layout.ragged
+
+    @property
     def n_shards(self) -> int:
         return len(self.lengths)
 

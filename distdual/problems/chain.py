@@ -76,7 +76,7 @@ class Chain(Problem):
         tokens = bounds_of(shard)
         slack, worst = np.empty(shard.n_examples), np.empty(len(shard.y), dtype=np.int32)
         find = find_slack_rescaled if self.rescaling == "slack" else find_margin_rescaled
-        find(shard.x, shard.y, tokens, *self._weights(w), self.tag_costs, slack, worst)
+        find(shard.x, shard.y, tokens, *self.split(w), self.tag_costs, slack, worst)
         return Offenders(slack, Keys(tokens, worst))
 
     def costs(self, shard: Shard) -> Floats:
@@ -104,7 +104,7 @@ class Chain(Problem):
     def predict(self, w: Floats, shard: Shard) -> NDArray[np.int32]:
         """(n_tokens,) tags, sequence after sequence."""
         predicted = np.empty(len(shard.y), dtype=np.int32)
-        find_best(shard.x, bounds_of(shard), *self._weights(w), predicted)
+        find_best(shard.x, bounds_of(shard), *self.split(w), predicted)
         return predicted
 
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
@@ -127,7 +127,7 @@ class Chain(Problem):
             "rescaling": self.rescaling,
         }
 
-    def _weights(self, w: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    def split(self, w: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """Emission, transitions, start and end as views; no transitions are (0, K), no boundaries zeros."""
         n_tags = len(self.classes)
         emission, rest = np.split(w, [n_tags * self.n_features])

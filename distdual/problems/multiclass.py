@@ -68,9 +68,10 @@ class Multiclass(Problem):
 
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
         slack, worst = np.empty(shard.n_examples), np.empty(shard.n_examples, dtype=np.int32)
+        losses, rescaled = self.losses, self.rescaling == "slack"
         for begin, scores in self._score_blocks(w, shard):
             y, end = shard.y[begin : begin + len(scores)], begin + len(scores)
-            find_worst(scores, y, self.losses, self.rescaling == "slack", slack[begin:end], worst[begin:end])
+            find_worst(scores, y, losses, rescaled, slack[begin:end], worst[begin:end])
         return Offenders(slack, Keys(np.arange(shard.n_examples + 1), worst))
 
     def costs(self, shard: Shard) -> Floats:
@@ -117,7 +118,8 @@ class Multiclass(Problem):
         by_feature = blocks if dense else np.ascontiguousarray(blocks[:, : self.n_features].T)
         start = float(np.float32(self.bias)) * blocks[:, -1] if self.bias else np.zeros(len(blocks))
         for begin in range(0, shard.n_examples, BLOCK):
-            scores = np.tile(start, (min(BLOCK, shard.n_examples - begin), 1))
+            scores = np.empty((min(BLOCK, shard.n_examples - begin), len(blocks)))
+            scores[:] = start
             if isinstance(shard.x, DenseRows):
                 add_dense_scores(shard.x.values[begin : begin + len(scores)], blocks, scores)
             else:

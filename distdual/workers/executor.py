@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from distdual.config import ClusterConfig
-from distdual.data.memory import MemoryDataset
+from distdual.data.memory import MemoryDataset, OneShard
 from distdual.data.store import Dataset
 from distdual.errors import InputError
 from distdual.interrupt import children_ignore_interrupts
@@ -62,6 +62,8 @@ class InlineExecutor:
         self.version, self.w = version, w.copy()
 
     def reports(self, scans: Sequence[Scan]) -> Iterator[ShardReport]:
+        if len(scans) == 1:  # a small data set is one shard: waking a thread would take as long as the scan
+            return iter([self._scan(scans[0])])
         futures = [self.pool.submit(self._scan, scan) for scan in scans]
         return _as_completed(futures)
 
@@ -98,9 +100,11 @@ def _as_completed(futures: Sequence[Future[T]]) -> Iterator[T]:
 class DaskExecutor:
     """A Dask cluster. Shards stay in cluster memory where there is room, under Dask's own memory management."""
 
-    def __init__(self, client: Any, dataset: Dataset, problem: Problem) -> None:
+    def __init__(self, client: Any, dataset: Dataset | MemoryDataset, problem: Problem) -> None:
         self.client = client
-        self.source = Source(dataset.location, dataset.fingerprint)
+        self.source: Source | MemoryDataset = (
+            dataset if isinstance(dataset, MemoryDataset) else Source(dataset.location, dataset.fingerprint)
+        )
         self.problem = problem
         self.version = -1
         self.w: Floats | None = None
@@ -136,7 +140,8 @@ class DaskExecutor:
 
     def map_shards(self, function: Any, shards: Sequence[int], *parts: Sequence[Any]) -> Iterator[Any]:
         def submit(arguments: tuple[Any, ...]) -> Any:
-            return self.client.submit(function, self.source, self.problem, self.published, *arguments, pure=False)
+            source = self._source(arguments[0])
+            return self.client.submit(function, source, self.problem, self.published, *arguments, pure=False)
 
         found = {asked[0]: result for asked, result in self._results(list(zip(shards, *parts, strict=True)), submit)}
         return (found[shard] for shard in shards)
@@ -145,12 +150,17 @@ class DaskExecutor:
         self.published = None
         self.loaded = None
 
+    def _source(self, shard: int) -> Source | OneShard:
+        """What a task reads a shard from: where it is stored or, of a data set in our memory, the shard itself."""
+        return self.source.only(shard) if isinstance(self.source, MemoryDataset) else self.source
+
     def _submit(self, scan: Scan) -> Any:
         assert scan.version == self.version
         if self.loaded is None:
-            return self.client.submit(load_and_scan, self.source, self.problem, self.published, scan, pure=False)
+            source = self._source(scan.shard)
+            return self.client.submit(load_and_scan, source, self.problem, self.published, scan, pure=False)
         if scan.shard not in self.loaded:
-            self.loaded[scan.shard] = self.client.submit(load_shard, self.source, scan.shard, pure=False)
+            self.loaded[scan.shard] = self.client.submit(load_shard, self._source(scan.shard), scan.shard, pure=False)
         loaded = self.loaded[scan.shard]
         return self.client.submit(scan_shard, self.problem, loaded, self.published, scan, pure=False)
 
@@ -197,7 +207,9 @@ class DaskExecutor:
 
 
 @contextlib.contextmanager
-def open_executor(cluster: ClusterConfig, dataset: Dataset, problem: Problem, client: Any = None) -> Iterator[Executor]:
+def open_executor(
+    cluster: ClusterConfig, dataset: Dataset | MemoryDataset, problem: Problem, client: Any = None
+) -> Iterator[Executor]:
     """The executor that [cluster] asks for, or one on a client that is there already."""
     check_examples(dataset, problem)
     if client is not None:
@@ -211,9 +223,9 @@ def open_executor(cluster: ClusterConfig, dataset: Dataset, problem: Problem, cl
         yield from _closing(InlineExecutor(dataset, problem))
 
 
-def check_examples(dataset: Dataset, problem: Problem) -> None:
+def check_examples(dataset: Dataset | MemoryDataset, problem: Problem) -> None:
     """Kernels trust that examples are what the problem takes them for."""
-    if dataset.layout.ragged != problem.sequences:
+    if dataset.ragged != problem.sequences:
         found, needed = ("single rows", "sequences") if problem.sequences else ("sequences", "single rows")
         raise InputError(f"{dataset.location}: the data set holds {found}, but a {problem.kind} problem needs {needed}")
 

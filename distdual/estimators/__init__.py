@@ -1,0 +1,12 @@
+"""Training and prediction as scikit-learn estimators.
+
+inputs (what may be handed in), base (what all share); linear (what the next two share), classifier (SVC), regressor
+(SVR); structured (what the next two share), chain (ChainSVM), own (StructuralSVM).
+"""
+
+from distdual.estimators.chain import ChainSVM
+from distdual.estimators.classifier import SVC
+from distdual.estimators.own import StructuralSVM
+from distdual.estimators.regressor import SVR
+
+__all__ = ["SVC", "SVR", "ChainSVM", "StructuralSVM"]

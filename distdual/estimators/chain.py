@@ -1,0 +1,149 @@
+"""ChainSVM: sequence tagging by a linear chain, with a proven gap."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from distdual.data.memory import MemoryDataset
+from distdual.data.sequence import Ragged, ragged
+from distdual.data.shard import Block
+from distdual.data.write import label_name
+from distdual.errors import InputError
+from distdual.estimators.inputs import SINGLE, Data, Given, features_of, is_place, weights_of
+from distdual.estimators.structured import StructuredEstimator
+from distdual.problems.chain import Chain
+from distdual.rows import Features, Floats
+
+
+class ChainSVM(StructuredEstimator):
+    """Sequence tagging by a linear chain, with a proven gap.
+
+    X is a list with an array (n_tokens, n_features) for each sequence and y a list with the tags of each; or X and y
+    hold a row and a tag for each token, and `lengths` the number of tokens of each sequence; or X is the place of a
+    data set. `sample_weight` has an entry for each sequence. Parameters beside those of DualEstimator:
+
+    transitions : a weight for each pair of neighbouring tags
+    boundaries : a weight for each tag at the start, and at the end, of a sequence
+    tag_cost : what a token adds to the loss if its right tag is missed, by tag; 1 where not named
+    rescaling : "margin" or "slack"
+
+    After `fit`: `classes_` (the tags), `coef_` (n_tags, n_features), `transitions_` (n_tags, n_tags; from, to),
+    `start_` and `end_` (n_tags,), and what all have.
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        gap: float = 1e-3,
+        transitions: bool = True,
+        boundaries: bool = True,
+        tag_cost: Mapping[Any, float] | None = None,
+        rescaling: str = "margin",
+        schedule: str = "slope",
+        prune: str = "idle:10",
+        max_passes: int = 200,
+        max_seconds: float = math.inf,
+        random_state: Any = None,
+        warm_start: bool = False,
+        client: Any = None,
+        storage_options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            C,
+            gap=gap,
+            schedule=schedule,
+            prune=prune,
+            max_passes=max_passes,
+            max_seconds=max_seconds,
+            random_state=random_state,
+            warm_start=warm_start,
+            client=client,
+            storage_options=storage_options,
+        )
+        self.transitions = transitions
+        self.boundaries = boundaries
+        self.tag_cost = tag_cost
+        self.rescaling = rescaling
+
+    def fit(self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None) -> Self:
+        """Train on sequences, or on the data set at the place X."""
+        return self._fit_anew(X, Given(y, sample_weight, lengths=lengths))
+
+    def partial_fit(
+        self, X: Any, y: Any = None, classes: Any = None, lengths: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Train on these sequences and all that were handed to `partial_fit` before, as SVC.partial_fit does."""
+        return self._fit_grown(X, Given(y, sample_weight, classes, lengths))
+
+    def predict(self, X: Any, lengths: Any = None) -> Any:
+        """The tags: a list with an array for each sequence where X is a list or a place, else a flat array."""
+        check_is_fitted(self)
+        data = self._open(X, Given(lengths=lengths)) if is_place(X) else self._untagged(X, lengths)
+        parts = self._predict_shards(data)
+        tags = self.classes_[np.concatenate([part.predicted for part in parts])]
+        if lengths is not None:
+            return tags
+        ends = np.cumsum(np.concatenate([part.lengths for part in parts if part.lengths is not None]))
+        return np.split(tags, ends[:-1])
+
+    def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
+        """The share of tokens whose tag is right."""
+        check_is_fitted(self)
+        if is_place(X):
+            return self._mean(self._open(X, Given(y, lengths=lengths)), "accuracy")
+        right, found = sequences(X, y, lengths).y, self.predict(X, lengths)
+        return float(np.mean(right == (found if lengths is not None else np.concatenate(found))))
+
+    def _block(self, X: Any, given: Given, *, first: bool, keep: bool) -> Block:
+        made = sequences(X, given.y, given.lengths)
+        x = self._features(made.x, reset=first, copy=keep)
+        weights = weights_of(given.sample_weight, len(made.tokens) - 1)
+        return Block(x, self._codes(made.y, given.classes, first=first), weights, None, made.tokens)
+
+    def _untagged(self, X: Any, lengths: Any) -> MemoryDataset:
+        """Sequences to predict, with the first tag for all tokens."""
+        made = sequences(X, untold(X, lengths), lengths)
+        return self._dataset(Block(self._features(made.x, reset=False), made.y, None, None, made.tokens))
+
+    def _features(self, x: Any, *, reset: bool, copy: bool = False) -> Features:
+        return features_of(validate_data(self, x, reset=reset, copy=copy, **SINGLE))
+
+    def _problem_for(self, data: Data) -> Chain:
+        cost = {label_name(tag): float(value) for tag, value in (self.tag_cost or {}).items()}
+        return Chain(
+            n_features=data.n_features,
+            classes=data.classes,
+            transitions=bool(self.transitions),
+            boundaries=bool(self.boundaries),
+            tag_cost=cost,
+            rescaling=self.rescaling,
+        )
+
+    def _set_weights(self, w: Floats, problem: Any) -> None:
+        emission, pairs, start, end = problem.split(w)
+        n_tags = len(self.classes_)
+        self.coef_ = emission.T.copy()
+        self.transitions_ = pairs.copy() if len(pairs) else np.zeros((n_tags, n_tags))
+        self.start_, self.end_ = start.copy(), end.copy()
+
+
+def sequences(X: Any, y: Any, lengths: Any) -> Ragged:
+    """Tokens one below the other, if X and y are what `lengths` makes of them."""
+    if y is None:
+        raise InputError("ChainSVM requires y to be passed, but the target y is None")
+    if lengths is None and not isinstance(X, Sequence):
+        raise InputError("X is no list: give lengths, the number of tokens of each sequence, or a list of arrays")
+    if lengths is None and any(len(np.shape(part)) != 2 for part in X):
+        raise InputError("X is a list: an array (n_tokens, n_features) is expected for each sequence")
+    return ragged(X, y, lengths)
+
+
+def untold(X: Any, lengths: Any) -> Any:
+    """The first tag for each token, in the form that X has."""
+    if lengths is not None:
+        return np.zeros(np.shape(X)[0], dtype=np.int32)
+    return [np.zeros(np.shape(part)[0], dtype=np.int32) for part in X]

@@ -1,0 +1,143 @@
+"""SVC: linear classification, with a proven gap."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from distdual.config import ClusterConfig
+from distdual.data.arrays import is_dask
+from distdual.data.shard import Block
+from distdual.data.write import label_name
+from distdual.errors import InputError
+from distdual.estimators.inputs import Data, Given, is_place, single_rows, weights_of
+from distdual.estimators.linear import LinearEstimator
+from distdual.problems.binary import Binary
+from distdual.problems.multiclass import Multiclass
+from distdual.rows import Floats
+from distdual.workers.executor import open_executor
+
+
+class SVC(ClassifierMixin, LinearEstimator):
+    """A linear classifier with a proven gap: the hinge loss for two classes, Crammer and Singer's for more.
+
+    P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, 1 − y_i ⟨w, x_i⟩)                 two classes, y_i = ±1
+    P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, max_j 1 − ⟨w_{y_i} − w_j, x_i⟩)   more
+
+    X is an array, a SciPy sparse matrix or a Dask array with a row an example, or the place of a data set, which has
+    its labels and costs itself. Features are rounded to single precision. Parameters beside those of LinearEstimator
+    and DualEstimator:
+
+    class_weight : what a unit of slack costs in a class, by label; "balanced" makes all classes weigh the same
+
+    After `fit`: `classes_`; `coef_` (1, n_features) or (n_classes, n_features), `intercept_` and what all
+    have.
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        gap: float = 1e-3,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        class_weight: Mapping[Any, float] | str | None = None,
+        schedule: str = "slope",
+        prune: str = "idle:10",
+        max_passes: int = 200,
+        max_seconds: float = math.inf,
+        random_state: Any = None,
+        warm_start: bool = False,
+        client: Any = None,
+        storage_options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            C,
+            gap=gap,
+            fit_intercept=fit_intercept,
+            intercept_scaling=intercept_scaling,
+            schedule=schedule,
+            prune=prune,
+            max_passes=max_passes,
+            max_seconds=max_seconds,
+            random_state=random_state,
+            warm_start=warm_start,
+            client=client,
+            storage_options=storage_options,
+        )
+        self.class_weight = class_weight
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Train on arrays X and y, or on the data set at the place X."""
+        return self._fit_anew(X, Given(y, sample_weight))
+
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Train on these examples and all that were handed to `partial_fit` before, beginning with the α of those.
+
+        The examples are kept, in the estimator and in its pickle, and the certificate is about all of them. `classes`
+        names labels that only later examples have. A place must be that of the same data set, grown by more shards.
+        """
+        return self._fit_grown(X, Given(y, sample_weight, classes))
+
+    def decision_function(self, X: Any) -> Floats:
+        """(n,) scores, above 0 for the second class; for more than two classes (n, n_classes)."""
+        return self._decide(X)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        return self._labels(self._decide(X))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The share of labels that are right; of a data set, X is its place."""
+        if not is_place(X):
+            return float(super().score(X, np.asarray(y) if is_dask(y) else y, sample_weight))
+        found = self._decide_stored(X, Given(y, sample_weight))
+        return float(np.mean([label_name(label) for label in self._labels(found.scores).tolist()] == found.y))
+
+    def _labels(self, scores: Floats) -> NDArray[Any]:
+        chosen = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(np.int64)
+        labels: NDArray[Any] = self.classes_[chosen]
+        return labels
+
+    def _block(self, X: Any, given: Given, *, first: bool, keep: bool) -> Block:
+        x, labels = single_rows(self, X, given.y, reset=first, keep=keep)
+        check_classification_targets(labels)
+        return Block(x, self._codes(labels, given.classes, first=first), weights_of(given.sample_weight, len(labels)))
+
+    def _problem_for(self, data: Data) -> Binary | Multiclass:
+        if len(data.classes) < 2:
+            found = f"{len(data.classes)} class{'es' * (not data.classes)}"
+            raise InputError(f"{data.location}: SVC needs examples of 2 classes or more, found {found}")
+        kind = Binary if len(data.classes) == 2 else Multiclass
+        problem = kind(n_features=data.n_features, classes=data.classes, bias=self._bias)
+        if self.class_weight is None:
+            return problem
+        if isinstance(self.class_weight, str):
+            costs = balanced(self.class_weight, self._count(data, problem))
+            return replace(problem, class_cost=dict(zip(data.classes, costs, strict=True)))
+        named = {label_name(label): float(weight) for label, weight in self.class_weight.items()}
+        return replace(problem, class_cost=named)
+
+    def _count(self, data: Data, problem: Binary | Multiclass) -> Floats:
+        with open_executor(ClusterConfig(), data, problem, self.client) as executor:
+            executor.publish(-1, np.zeros(0))
+            counts: Floats = np.sum(list(executor.map_shards(count_labels, range(data.n_shards))), axis=0)
+        return counts
+
+
+def balanced(class_weight: str, counts: Floats) -> list[float]:
+    """Weights that make the examples of each class weigh as much as those of any other, n in all."""
+    if class_weight != "balanced":
+        raise InputError(f'class_weight must be a table, "balanced" or None, got {class_weight!r}')
+    costs = counts.sum() / (len(counts) * np.where(counts > 0, counts, np.inf))
+    return [float(cost) for cost in costs]
+
+
+def count_labels(source: Any, problem: Any, w: Floats, shard: int) -> Floats:  # noqa: ARG001
+    """Runs on a worker: the summed weight of the examples of each class."""
+    found, _ = source.open().read(shard)
+    return np.bincount(found.y, found.cost, minlength=len(problem.classes)).astype(np.float64)

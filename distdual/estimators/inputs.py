@@ -1,0 +1,116 @@
+"""What may be handed to an estimator? Arrays, SciPy sparse matrices, Dask arrays, or the place of a data set.
+
+Arrays become one Block: features in single precision, labels as numbers of classes, sample weights as costs.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from distdual.data.arrays import blocks_from_arrays, is_dask
+from distdual.data.location import Location
+from distdual.data.memory import MemoryDataset, as_they_are
+from distdual.data.prepare import as_location
+from distdual.data.shard import join_blocks
+from distdual.data.store import Dataset, open_dataset
+from distdual.data.write import label_name
+from distdual.errors import InputError
+from distdual.rows import DenseRows, Features, Floats
+
+Data = Dataset | MemoryDataset
+
+SINGLE: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float32, "order": "C"}
+
+
+class Given(NamedTuple):
+    """What `fit` or `score` was given beside X."""
+
+    y: Any = None
+    sample_weight: Any = None
+    classes: Any = None
+    lengths: Any = None
+
+
+def is_place(X: Any) -> bool:
+    return isinstance(X, str | os.PathLike | Location)
+
+
+def open_place(place: Any, storage_options: Mapping[str, Any] | None, given: Given) -> Dataset:
+    """The data set at a place. What it holds itself, its labels and costs, must not be given as well."""
+    for name, value in given._asdict().items():
+        if value is not None:
+            raise InputError(f"{place}: the data set has labels and costs of its own; leave {name} out")
+    return open_dataset(as_location(place, storage_options))
+
+
+def single_rows(estimator: Any, X: Any, y: Any, *, reset: bool, keep: bool, **checks: Any) -> tuple[Features, Any]:
+    """Features as kernels read them, and y as it was given; copies if they are to be kept.
+
+    As with all estimators of scikit-learn, `reset` says whether the number of features is learnt or checked.
+    """
+    if is_dask(X):
+        if y is None:
+            raise InputError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
+        check_width(estimator, X, reset=reset)
+        labels = np.asarray(y)
+        blocks = list(blocks_from_arrays(X, labels))
+        if not blocks:
+            raise InputError("the Dask array holds no rows")
+        return join_blocks(blocks).x, labels
+    with np.errstate(over="ignore"):  # what is too large for single precision is infinite then, and refused
+        X, y = validate_data(estimator, X, y, reset=reset, copy=keep, **SINGLE, **checks)
+    return features_of(X), y
+
+
+def features_of(X: Any) -> Features:
+    """What `check_array` let through, without a copy where that can be."""
+    rows = as_they_are(X)
+    return join_blocks(list(blocks_from_arrays(X, np.zeros(X.shape[0])))).x if rows is None else rows
+
+
+def check_width(estimator: Any, X: Any, *, reset: bool) -> None:
+    """What `validate_data` does, for arrays that must not be read for it."""
+    if X.ndim != 2:
+        raise InputError(f"{type(estimator).__name__} expects X with 2 dimensions, found {X.ndim}")
+    if reset:
+        estimator.n_features_in_ = int(X.shape[1])
+    elif X.shape[1] != estimator.n_features_in_:
+        raise InputError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} "
+            f"is expecting {estimator.n_features_in_} features as input"
+        )
+
+
+def weights_of(sample_weight: Any, n_examples: int) -> Floats | None:
+    if sample_weight is None:
+        return None
+    rows = np.empty((n_examples, 0))
+    weights: Floats = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+    return weights
+
+
+def codes_of(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:
+    """The place of each label in `classes`, which is sorted."""
+    at = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    wrong = classes[at] != y
+    if np.any(wrong):
+        stranger = names_of(y[wrong][:1])[0]
+        raise InputError(f"y holds the label {stranger}, known are {', '.join(names_of(classes))}")
+    return at.astype(np.int32)
+
+
+def names_of(classes: NDArray[Any]) -> tuple[str, ...]:
+    """Labels as a data set spells them."""
+    return tuple(label_name(label) for label in classes.tolist())
+
+
+def matrix_of(x: Features, n_features: int) -> Any:
+    """Features of a shard as NumPy or SciPy take them."""
+    if isinstance(x, DenseRows):
+        return x.values
+    return sp.csr_array((x.values, x.indices, x.indptr), shape=(len(x.indptr) - 1, n_features))

@@ -1,0 +1,119 @@
+"""What do SVC and SVR share? A bias, weights as coef_ and intercept_, and scores ⟨w, x⟩ + intercept of any input."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from distdual.config import ClusterConfig
+from distdual.data.arrays import is_dask
+from distdual.errors import InputError
+from distdual.estimators.base import DualEstimator
+from distdual.estimators.inputs import Given, check_width, is_place, matrix_of, open_place
+from distdual.prediction import check_width as check_stored_width
+from distdual.problems.multiclass import Multiclass
+from distdual.problems.regression import Regression
+from distdual.rows import Floats
+from distdual.workers.executor import open_executor
+
+
+class Decided(NamedTuple):
+    scores: Floats  # (n,) or (n, K)
+    y: NDArray[Any]  # the labels as the data set spells them, or the targets
+
+
+class LinearEstimator(DualEstimator):
+    """Parameters beside those of DualEstimator:
+
+    fit_intercept : learn a bias, as the weight of a constant feature; it is regularised like all others
+    intercept_scaling : the value of that feature; the larger it is, the less the bias is regularised
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        gap: float = 1e-3,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        schedule: str = "slope",
+        prune: str = "idle:10",
+        max_passes: int = 200,
+        max_seconds: float = math.inf,
+        random_state: Any = None,
+        warm_start: bool = False,
+        client: Any = None,
+        storage_options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            C,
+            gap=gap,
+            schedule=schedule,
+            prune=prune,
+            max_passes=max_passes,
+            max_seconds=max_seconds,
+            random_state=random_state,
+            warm_start=warm_start,
+            client=client,
+            storage_options=storage_options,
+        )
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+
+    @property
+    def _bias(self) -> float:
+        value = self._number("intercept_scaling")
+        if not 0 < value < math.inf:
+            raise InputError(f"intercept_scaling must be positive and finite, got {value}")
+        return value if self.fit_intercept else 0.0
+
+    def _set_weights(self, w: Floats, problem: Any) -> None:
+        self.coef_, self.intercept_ = split_weights(w, problem)
+
+    def _decide(self, X: Any) -> Floats:
+        check_is_fitted(self)
+        if is_place(X):
+            return self._decide_stored(X, Given()).scores
+        if is_dask(X):
+            check_width(self, X, reset=False)
+            rows = X.rechunk({1: -1})
+            return np.concatenate([self._scores(rows.blocks[i].compute()) for i in range(rows.numblocks[0])])
+        doubles = [np.float64, np.float32]
+        return self._scores(validate_data(self, X, reset=False, accept_sparse="csr", dtype=doubles))
+
+    def _decide_stored(self, place: Any, given: Given) -> Decided:
+        """Shard after shard, on the client's workers if there is one."""
+        dataset = open_place(place, self.storage_options, given)
+        check_stored_width(self.n_features_in_, dataset)
+        with open_executor(ClusterConfig(), dataset, self._problem, self.client) as executor:
+            executor.publish(0, self._w)
+            parts = list(executor.map_shards(decide_shard, range(dataset.n_shards)))
+        y = np.concatenate([part.y for part in parts])
+        labels = np.array(dataset.classes)[y] if dataset.classes else y
+        return Decided(np.concatenate([part.scores for part in parts]), labels)
+
+    def _scores(self, X: Any) -> Floats:
+        return linear_scores(X, self.coef_, self.intercept_)
+
+
+def split_weights(w: Floats, problem: Any) -> tuple[Floats, Floats]:
+    """coef and intercept: (d,) and (1,) for regression, (1, d) and (1,) for two classes, (K, d) and (K,) for more."""
+    n_classes = len(problem.classes) if isinstance(problem, Multiclass) else 1
+    blocks = w.reshape(n_classes, -1)
+    coef = blocks[:, : problem.n_features].copy()
+    bias = float(np.float32(problem.bias)) * blocks[:, -1] if problem.bias else np.zeros(n_classes)
+    return (coef[0] if isinstance(problem, Regression) else coef), bias
+
+
+def linear_scores(X: Any, coef: Floats, intercept: Floats) -> Floats:
+    """⟨w, x⟩ + intercept of each row: (n,), or (n, K) for several classes."""
+    scores: Floats = np.asarray(X @ coef.T) + intercept
+    return scores if len(intercept) > 1 else scores.reshape(-1)
+
+
+def decide_shard(source: Any, problem: Any, w: Floats, shard: int) -> Decided:
+    """Runs on a worker."""
+    found, _ = source.open().read(shard)
+    return Decided(linear_scores(matrix_of(found.x, problem.n_features), *split_weights(w, problem)), found.y)

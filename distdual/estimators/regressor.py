@@ -1,0 +1,90 @@
+"""SVR: linear ε-insensitive regression, with a proven gap."""
+
+import math
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+
+from distdual.data.arrays import is_dask
+from distdual.data.shard import Block
+from distdual.estimators.inputs import Data, Given, is_place, single_rows, weights_of
+from distdual.estimators.linear import LinearEstimator
+from distdual.problems.regression import Regression
+from distdual.rows import Floats
+
+
+class SVR(RegressorMixin, LinearEstimator):
+    """A linear regressor with a proven gap.
+
+    P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, |y_i − ⟨w, x_i⟩| − ε)
+
+    X is as for SVC. Parameters beside those of LinearEstimator and DualEstimator:
+
+    epsilon : errors up to this cost nothing
+
+    After `fit`: `coef_` (n_features,), `intercept_` (1,), `certificate_`, `n_iter_`.
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        epsilon: float = 0.1,
+        gap: float = 1e-3,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        schedule: str = "slope",
+        prune: str = "idle:10",
+        max_passes: int = 200,
+        max_seconds: float = math.inf,
+        random_state: Any = None,
+        warm_start: bool = False,
+        client: Any = None,
+        storage_options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            C,
+            gap=gap,
+            fit_intercept=fit_intercept,
+            intercept_scaling=intercept_scaling,
+            schedule=schedule,
+            prune=prune,
+            max_passes=max_passes,
+            max_seconds=max_seconds,
+            random_state=random_state,
+            warm_start=warm_start,
+            client=client,
+            storage_options=storage_options,
+        )
+        self.epsilon = epsilon
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Train on arrays X and y, or on the data set at the place X."""
+        return self._fit_anew(X, Given(y, sample_weight))
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Train on these examples and all that were handed to `partial_fit` before, as SVC.partial_fit does."""
+        return self._fit_grown(X, Given(y, sample_weight))
+
+    def predict(self, X: Any) -> Floats:
+        return self._decide(X)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """R², the share of the variance that is explained; of a data set, X is its place."""
+        if not is_place(X):
+            return float(super().score(X, np.asarray(y) if is_dask(y) else y, sample_weight))
+        found = self._decide_stored(X, Given(y, sample_weight))
+        return float(r2_score(found.y, found.scores))
+
+    def _block(self, X: Any, given: Given, *, first: bool, keep: bool) -> Block:
+        x, targets = single_rows(self, X, given.y, reset=first, keep=keep, y_numeric=True)
+        return Block(x, np.array(targets, dtype=np.float64), weights_of(given.sample_weight, len(targets)))
+
+    def _learn_classes(self, found: Any) -> None:
+        """Targets have none."""
+
+    def _problem_for(self, data: Data) -> Regression:
+        bias, epsilon = self._bias, self._number("epsilon")
+        return Regression(n_features=data.n_features, classes=data.classes, bias=bias, epsilon=epsilon)

@@ -1,0 +1,38 @@
+"""What do ChainSVM and StructuralSVM share? Predictions and scores that only the problem itself knows how to make."""
+
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from distdual.config import ClusterConfig
+from distdual.errors import InputError
+from distdual.estimators.base import DualEstimator
+from distdual.estimators.inputs import Data, Given, open_place
+from distdual.prediction import PredictedShard, add_up, check_width, predict_shard
+from distdual.workers.executor import open_executor
+
+
+class StructuredEstimator(DualEstimator):
+    """Predicts with the problem itself, as `distdual predict` does."""
+
+    def _predict_shards(self, data: Data) -> list[PredictedShard]:
+        """Codes of every shard, and sums for the score where the data's labels are known."""
+        known, found = tuple(self._problem.describe()["classes"]), data.classes
+        same = bool(known) == bool(found) and set(found) <= set(known)
+        codes = [known.index(label) for label in found] if same else None
+        with open_executor(ClusterConfig(), data, self._problem, self.client) as executor:
+            executor.publish(0, self._w)
+            return list(executor.map_shards(predict_shard, range(data.n_shards), [codes] * data.n_shards))
+
+    def _open(self, place: Any, given: Given) -> Data:
+        check_is_fitted(self)
+        dataset = open_place(place, self.storage_options, given)
+        check_width(self.n_features_in_, dataset)
+        return dataset
+
+    def _mean(self, data: Data, name: str) -> float:
+        """A mean that the problem's score has."""
+        score = add_up([part.score for part in self._predict_shards(data)])
+        if score is None:
+            raise InputError(f"{data.location}: has labels that this {type(self).__name__} was not trained with")
+        return score[name]

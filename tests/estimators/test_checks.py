@@ -1,0 +1,43 @@
+"""scikit-learn's own checks of an estimator."""
+
+import warnings
+from typing import Any
+
+import pytest
+from sklearn.svm import LinearSVC, LinearSVR
+from sklearn.utils.estimator_checks import (
+    check_estimator,
+    check_sample_weight_equivalence_on_dense_data,
+    check_sample_weight_equivalence_on_sparse_data,
+    parametrize_with_checks,
+)
+
+import distdual
+
+EQUIVALENCE = {
+    "check_sample_weight_equivalence_on_dense_data": "asks for 7 digits, the default gap is 1e-3",
+    "check_sample_weight_equivalence_on_sparse_data": "asks for 7 digits, the default gap is 1e-3",
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # features around 100, never scaled
+@parametrize_with_checks([distdual.SVC(), distdual.SVR()], expected_failed_checks=lambda _: EQUIVALENCE)
+def test_check(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", [distdual.SVC(gap=1e-10), distdual.SVR(gap=1e-10)], ids=["SVC", "SVR"])
+@pytest.mark.parametrize(
+    "check", [check_sample_weight_equivalence_on_dense_data, check_sample_weight_equivalence_on_sparse_data]
+)
+def test_a_weight_of_two_is_an_example_twice_once_the_gap_is_small_enough(estimator: Any, check: Any) -> None:
+    check(type(estimator).__name__, estimator)
+
+
+@pytest.mark.parametrize("theirs", [LinearSVC(), LinearSVR()], ids=["LinearSVC", "LinearSVR"])
+def test_scikit_learns_own_fail_the_same_checks(theirs: Any) -> None:
+    """What is expected to fail above is no more than what fails there."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(theirs, on_fail=None, on_skip=None)
+    assert set(EQUIVALENCE) <= {result["check_name"] for result in results if result["status"] == "failed"}
