@@ -15,6 +15,7 @@ NEAR = 0.05  # estimated gap below which a pass is scanned at one w, and so cert
 CERTIFY_EVERY = 4  # passes, at the least
 MOST_ROUNDS = 16  # of a later pass
 SLACK = 0.5  # of the target gap that the cached problem may keep
+PATIENCE = 20.0  # times the work of a scan that an ascent may take which no scan can replace
 MANY = 1000  # sweeps that are as good as "until it has converged"
 
 
@@ -33,6 +34,7 @@ class Ascent:
     tolerance: float  # until its gap is at most this …
     max_sweeps: int  # … or so many sweeps are done …
     slope: bool = False  # … or, if set, until a sweep gains less per unit of work than the round did, its scan included
+    patience: float = np.inf  # … or until so many times the work of the round's scan is spent
     confirm: bool = True  # whether an exact pass over the cache must show that gap, or UB′ will do
     revisits: int = 0  # instead of sweeps: so many visits to random groups for every new constraint
     chunk: int = 0  # new constraints between such visits; 0 for all at once
@@ -138,10 +140,12 @@ def climbing(tolerance: float, max_sweeps: int) -> Ascent:
 def after_scan(plan: Ascent, unseen: float, target: float) -> Ascent:
     """The ascent after a scan of all examples at one w, of whose P at most the share `unseen` was not yet cached.
 
-    A gap of the cached problem above that share is for the ascent to close, however slow it climbs: a scan cannot.
+    A gap of the cached problem above that share is for the ascent to close, even if it climbs slowly: a scan cannot.
     """
     tolerance = max(SLACK * target, unseen)
-    return replace(plan, tolerance=tolerance, slope=False) if plan.slope and tolerance <= plan.tolerance else plan
+    if not plan.slope or tolerance > plan.tolerance:
+        return plan
+    return replace(plan, tolerance=tolerance, slope=False, patience=PATIENCE)
 
 
 def passing(progress: Progress, limits: Limits, whole: list[Piece], between: Ascent, last: Ascent) -> Pass:

@@ -78,7 +78,7 @@ class Solver:
         the plan asks for that. `gained` and `spent` are the gain and the work of the round so far, in updates: what the
         slope rule compares with.
         """
-        gap = np.inf
+        gap, limit = np.inf, plan.patience * max(1.0, spent)
         for _ in range(plan.max_sweeps if len(self.cache) else 0):
             self.mean = np.zeros(self.prior.n_weights)
             sweep = self._sweep(np.arange(self.cache.n_groups), self.mean)
@@ -92,7 +92,8 @@ class Solver:
                     break
             gain, work = self._sweep_active(sweep)
             gained, spent = gained + gain, spent + work
-            if (plan.slope and not gain * spent > gained * work) or self.should_stop():
+            slow = plan.slope and not gain * spent > gained * work
+            if slow or spent > limit or self.should_stop():
                 break
         return gap
 

@@ -44,7 +44,7 @@ class ChainSVM(StructuredEstimator):
         tag_cost: Mapping[Any, float] | None = None,
         rescaling: str = "margin",
         schedule: str = "slope",
-        prune: str = "idle:10",
+        prune: str = "idle:3",
         max_passes: int = 200,
         max_seconds: float = math.inf,
         random_state: Any = None,

@@ -48,7 +48,7 @@ class SVC(ClassifierMixin, LinearEstimator):
         intercept_scaling: float = 1.0,
         class_weight: Mapping[Any, float] | str | None = None,
         schedule: str = "slope",
-        prune: str = "idle:10",
+        prune: str = "idle:3",
         max_passes: int = 200,
         max_seconds: float = math.inf,
         random_state: Any = None,

@@ -39,7 +39,7 @@ class LinearEstimator(DualEstimator):
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
         schedule: str = "slope",
-        prune: str = "idle:10",
+        prune: str = "idle:3",
         max_passes: int = 200,
         max_seconds: float = math.inf,
         random_state: Any = None,

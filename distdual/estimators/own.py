@@ -41,7 +41,7 @@ class StructuralSVM(StructuredEstimator):
         regression: bool = False,
         gap: float = 1e-3,
         schedule: str = "slope",
-        prune: str = "idle:10",
+        prune: str = "idle:3",
         max_passes: int = 200,
         max_seconds: float = math.inf,
         random_state: Any = None,
