@@ -122,7 +122,7 @@ def quickstart(folder: Path, as_json: bool) -> int:
 @click.option("--format", "source_format", help="svmlight, svmhmm, conll, npz or npy; guessed if not given.")
 @click.option("--labels", multiple=True, metavar="FILE", help="The .npy file of labels of each .npy SOURCE, in order.")
 @click.option(
-    "--templates", metavar="FILE.toml", help="The features of conll text; see configs/chunking-templates.toml."
+    "--templates", metavar="FILE.toml", help="The features of conll text; see configs/chunking_templates.toml."
 )
 @click.option("--vocabulary", metavar="URL", help="Conll text: take features and tags of this data set instead.")
 @click.option("--shard-bytes", default=16 << 20, show_default="16 MiB", help="Largest size of a shard's features.")

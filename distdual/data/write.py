@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -44,11 +44,12 @@ SHARD_BYTES = 16 << 20
 BYTES_CHUNK = 4 << 20  # of a long text
 
 
-class Attached(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Attached:
     """What a data set keeps beside its shards."""
 
-    text: dict[str, Any] = {}  # noqa: RUF012 - goes into `Layout.text`
-    arrays: dict[str, bytes] = {}  # noqa: RUF012 - long texts, each to be an array of bytes
+    text: dict[str, Any] = field(default_factory=dict)  # for `Layout.text`
+    arrays: dict[str, bytes] = field(default_factory=dict)  # long texts, each to be an array of bytes
     labels: tuple[str, ...] = ()  # known beforehand; they have the first codes
 
 

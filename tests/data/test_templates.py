@@ -98,7 +98,7 @@ def test_a_file_is_named_in_messages(tmp_path: Path) -> None:
         templates_from(file)
 
 
-@pytest.mark.parametrize("name", ["chunking-templates.toml", "tagging-templates.toml"])
+@pytest.mark.parametrize("name", ["chunking_templates.toml", "tagging_templates.toml"])
 def test_what_is_written_down_reads_back_as_the_same(name: str) -> None:
     made = templates_from(ROOT / "configs" / name)
     assert templates_from(made.describe()) == made
