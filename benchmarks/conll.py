@@ -8,12 +8,13 @@ distdual is trained to a certified gap of 1e-2, constraints idle for two passes 
 median of three runs after one that compiles, each reading its shards from disk; crfsuite, with its default settings,
 gets one run of each algorithm between these, on sequences in memory. English-EWT gets one run.
 
-C comes from `--search`, which never looks at the test files. English-EWT has a development file for it; the chunks of the
-training text are cut into five runs of sentences, each held out in turn: neighbours, as a random choice would leave
+C comes from `--search`, which never looks at the test files. English-EWT has a development file for it; the training
+text of the chunks is cut into five runs of sentences, each held out in turn: runs, as a random choice would leave
 sentences of the same article on both sides.
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import tempfile
@@ -84,7 +85,7 @@ def cut(train: Path) -> list[tuple[Path, Path]]:
     sentences = train.read_text().strip().split("\n\n")
     bounds = np.linspace(0, len(sentences), FOLDS + 1).astype(int).tolist()
     pairs = []
-    for k, (begin, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    for k, (begin, end) in enumerate(itertools.pairwise(bounds)):
         parts = {"train": sentences[:begin] + sentences[end:], "held": sentences[begin:end]}
         pair = train.with_name(f"train-{k}.txt"), train.with_name(f"held-{k}.txt")
         for file, part in zip(pair, parts.values(), strict=True):
