@@ -10,9 +10,9 @@ gets one run of each algorithm between these, on sequences in memory. English-EW
 
 C comes from `--search`, which never looks at the test files. English-EWT has a development file for it; the training
 text of the chunks is cut into five runs of sentences, each held out in turn: runs, as a random choice would leave
-sentences of the same article on both sides. C = 0.1 was best in both: F1 93.80 % of the chunks held out, where 0.03 gave
-92.95, 0.3 gave 93.67 and 1 gave 93.53; accuracy 95.16 % of the development file, against 94.71, 95.10 and 95.00. A random
-tenth of the chunks, tried before, had put 0.3 ahead of 0.1, by 94.52 to 94.46.
+sentences of the same article on both sides. C = 0.1 was best in both: F1 93.80 % of the chunks held out, where 0.03
+gave 92.95, 0.3 gave 93.67 and 1 gave 93.53; accuracy 95.16 % of the development file, against 94.71, 95.10 and 95.00.
+A random tenth of the chunks, tried before, had put 0.3 ahead of 0.1, by 94.52 to 94.46.
 """
 
 import argparse
