@@ -119,8 +119,12 @@ def quickstart(folder: Path, as_json: bool) -> int:
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("dest")
 @click.option("--problem", "kind", required=True, help="What the data is for: binary, multiclass, regression or chain.")
-@click.option("--format", "source_format", help="svmlight, svmhmm, npz or npy; guessed from the file if not given.")
+@click.option("--format", "source_format", help="svmlight, svmhmm, conll, npz or npy; guessed if not given.")
 @click.option("--labels", multiple=True, metavar="FILE", help="The .npy file of labels of each .npy SOURCE, in order.")
+@click.option(
+    "--templates", metavar="FILE.toml", help="The features of conll text; see configs/chunking_templates.toml."
+)
+@click.option("--vocabulary", metavar="URL", help="Conll text: take features and tags of this data set instead.")
 @click.option("--shard-bytes", default=16 << 20, show_default="16 MiB", help="Largest size of a shard's features.")
 @click.option("--shuffle", type=int, metavar="SEED", help="Put the examples into random order.")
 @click.option("--test-fraction", default=0.0, metavar="F", help="Set a part aside: writes DEST/train and DEST/test.")

@@ -30,11 +30,23 @@ def describe_dataset(dataset: Dataset) -> dict[str, Any]:
         "storage": "sparse" if layout.sparse else "dense",
         "values": dataset.n_values,
         "labels": list(dataset.classes),
+        **describe_text(layout.text, layout.n_features),
         "columns": list(layout.columns),
         "shards": dataset.n_shards,
         "bytes": dataset.nbytes,
         "largest_norm": float(dataset.largest_norm.max()),
         "fingerprint": dataset.fingerprint,
+    }
+
+
+def describe_text(text: dict[str, Any], n_features: int) -> dict[str, Any]:
+    """The templates that features were made by, and how these are numbered."""
+    if not text:
+        return {}
+    names = f"{n_features:,} features, min_count {text.get('min_count', 1)}"
+    return {
+        "templates": text["templates"],
+        "vocabulary": f"none, a hash of {text['hash_bits']} bits" if "hash_bits" in text else names,
     }
 
 

@@ -50,6 +50,7 @@ class DataInfo(NamedTuple):
     fingerprint: str
     n_examples: int
     checksum: NDArray[np.uint32]  # of each shard
+    vocabulary: str | None = None  # the digest of what its feature numbers mean, where it was made of text
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ class Model:
                     "fingerprint": self.data.fingerprint,
                     "n_examples": self.data.n_examples,
                     "n_shards": len(self.data.checksum),
+                    "vocabulary": self.data.vocabulary,
                 },
                 "config": self.config,
             }
@@ -136,9 +138,8 @@ def load_model(location: Location, problem: Named | None = None) -> Model:
         made = problem_from(about["problem"], problem)
         data, C, config = about["data"], float(about["C"]), about["config"]
         prior = Prior(made.n_weights, **{name: read_prior(location, name) for name in about["prior"]})
-        info = DataInfo(
-            data["url"], data["fingerprint"], data["n_examples"], read_npy(location, "dual/checksum.npy", np.uint32)
-        )
+        checksum = read_npy(location, "dual/checksum.npy", np.uint32)
+        info = DataInfo(data["url"], data["fingerprint"], data["n_examples"], checksum, data.get("vocabulary"))
     except InputError as error:
         raise error if str(error).startswith(str(location)) else InputError(f"{location}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:

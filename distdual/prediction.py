@@ -25,7 +25,7 @@ from distdual.workers.scan import Source
 @dataclass(frozen=True, slots=True)
 class Predictions:
     labels: NDArray[Any]  # in the order of the data set, one an example or a token: numbers where all labels are
-    score: dict[str, float] | None  # None where the data set has labels that the model does not know
+    score: dict[str, float] | None  # None where the data set has labels that the model's problem cannot judge
     lengths: Ints | None = None  # tokens of each example, where these are sequences
 
 
@@ -43,14 +43,13 @@ def predict(
     """
     known = load_model(model if isinstance(model, Location) else Location(model), problem)
     dataset = open_dataset(data if isinstance(data, Location) else Location(data))
-    check_width(known.problem.describe()["n_features"], dataset)
+    check_features(known, dataset)
     classes = tuple(known.problem.describe()["classes"])
-    known_labels = bool(dataset.classes) == bool(classes) and set(dataset.classes) <= set(classes)
-    codes = [classes.index(label) for label in dataset.classes] if known_labels else None
+    judge = judge_of(known.problem, classes, dataset.classes)
     with open_executor(cluster or ClusterConfig(), dataset, known.problem, client) as executor:
         executor.publish(0, known.w)
         shards = range(dataset.n_shards)
-        parts = list(executor.map_shards(predict_shard, shards, [codes] * len(shards)))
+        parts = list(executor.map_shards(predict_shard, shards, [judge] * len(shards)))
     predicted = np.concatenate([part.predicted for part in parts])
     labels = label_array(classes)[predicted] if classes and predicted.dtype.kind == "i" else predicted
     lengths = [part.lengths for part in parts if part.lengths is not None]
@@ -64,31 +63,62 @@ class PredictedShard(NamedTuple):
     lengths: Ints | None
 
 
+class Judge(NamedTuple):
+    """Who scores predictions: a problem, and its codes of the data set's labels."""
+
+    problem: Problem
+    codes: list[int]
+
+
+def judge_of(problem: Problem, classes: tuple[str, ...], labels: tuple[str, ...]) -> Judge | None:
+    """None where labels and what the model predicts have nothing to do with each other."""
+    unknown = tuple(label for label in labels if label not in classes)
+    if bool(labels) != bool(classes) or (labels and len(unknown) == len(labels)):
+        return None
+    judge = problem.judge(unknown) if unknown else problem
+    every = [*classes, *unknown]
+    return None if judge is None else Judge(judge, [every.index(label) for label in labels])
+
+
+def check_features(model: Model, dataset: Dataset) -> None:
+    """Refuse rows in which feature numbers cannot mean what they did in training."""
+    vocabulary = dataset.layout.text.get("vocabulary")
+    if vocabulary and model.data.vocabulary and vocabulary != model.data.vocabulary:
+        raise InputError(
+            f"{dataset.location}: features are numbered otherwise than in the data set that the model was trained on, "
+            f"{model.data.url}; prepare it with --vocabulary and that data set"
+        )
+    check_width(model.problem.describe()["n_features"], dataset)
+
+
 def check_width(expected: int, dataset: Dataset) -> None:
     found = dataset.layout.n_features
     if found > expected or (found < expected and not dataset.layout.sparse):
         raise InputError(f"{dataset.location}: {found} features, but the model was trained with {expected}")
 
 
-def predict_shard(source: Source, problem: Problem, w: Floats, shard: int, codes: list[int] | None) -> PredictedShard:
-    """Runs on a worker: predictions of one shard, and sums for the score where its labels are known to the model."""
+def predict_shard(source: Source, problem: Problem, w: Floats, shard: int, judge: Judge | None) -> PredictedShard:
+    """Runs on a worker: predictions of one shard, and sums for the score where there is a judge."""
     found, _ = source.open().read(shard)
     predicted = problem.predict(w, found)
     lengths = None if found.tokens is None else np.diff(found.tokens)
-    if codes is None:
+    if judge is None:
         return PredictedShard(predicted, None, lengths)
-    y = np.array(codes)[found.y] if codes else found.y
-    return PredictedShard(predicted, problem.score_shard(found, y, predicted), lengths)
+    y = np.array(judge.codes)[found.y] if judge.codes else found.y
+    return PredictedShard(predicted, judge.problem.score_shard(found, y, predicted), lengths)
 
 
 def add_up(scores: list[dict[str, float] | None]) -> dict[str, float] | None:
-    """Means from sums over shards: each is divided by its own "n:name" where there is one, else by "n"."""
+    """Means from sums over shards: each is divided by its own "n:name" where there is one, else by "n".
+
+    A mean of nothing, such as the recall where there are no spans, is left out.
+    """
     there = [score for score in scores if score is not None]
     if len(there) < len(scores):
         return None
     total = {name: sum(score[name] for score in there) for name in there[0]}
-    named = {name: value for name, value in total.items() if name != "n" and not name.startswith("n:")}
-    return {name: value / total.get(f"n:{name}", total["n"]) for name, value in named.items()}
+    by = {name: total.get(f"n:{name}", total["n"]) for name in total if name != "n" and not name.startswith("n:")}
+    return {name: total[name] / n for name, n in by.items() if n}
 
 
 def label_array(classes: tuple[str, ...]) -> NDArray[Any]:

@@ -76,7 +76,13 @@ def train(
         config.solver.C,
         prior,
         dual_of(outcome),
-        DataInfo(dataset.location.url, dataset.fingerprint, dataset.n_examples, dataset.checksum),
+        DataInfo(
+            dataset.location.url,
+            dataset.fingerprint,
+            dataset.n_examples,
+            dataset.checksum,
+            dataset.layout.text.get("vocabulary"),
+        ),
         {**summarise(outcome, config.solver.gap, dataset), "model": config.output.url},
         config.public(),
     )

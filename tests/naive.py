@@ -180,3 +180,32 @@ def binary_program(problem: Binary, shard: Shard, C: float) -> Program:
     each = [binary_constraint(problem, shard, i) for i in range(shard.n_examples)]
     rows, margin, cost = (np.array(part) for part in zip(*each, strict=True))
     return Program(rows, margin, np.arange(shard.n_examples), C * cost)
+
+
+def spans(tags: list[str]) -> set[tuple[int, int, str]]:
+    """(first token, end, type) of each span of one sequence."""
+    found, begin = set(), 0
+    for t, tag in enumerate(tags):
+        before = tags[t - 1] if t else "O"
+        if tag != "O" and (tag[0] == "B" or before == "O" or before[2:] != tag[2:]):
+            begin = t
+        after = tags[t + 1] if t + 1 < len(tags) else "O"
+        if tag != "O" and (after[0] in "OB" or after[2:] != tag[2:]):
+            found.add((begin, t + 1, tag[2:]))
+    return found
+
+
+def token_features(sentence: list[dict[str, str]], t: int, templates: Any) -> set[str]:
+    """The names of a token's features, template by template."""
+    names = set()
+    for template in templates:
+        values = []
+        for column, views, offset in template:
+            at = t + offset
+            value: str | None = "<BOS>" if at < 0 else "<EOS>" if at >= len(sentence) else sentence[at][column]
+            for view in views if 0 <= at < len(sentence) else ():
+                value = None if value is None else view.see(value)
+            values.append(value)
+        if None not in values:
+            names.add("|".join(map(str, template)) + "=" + "|".join(values))
+    return names

@@ -3,10 +3,11 @@
 A data set is a Zarr v3 group in which chunk s of every array is shard s. Every array runs along one *axis*: one
 entry per example, one per stored value or, where examples are sequences, one per token. A chunk has the same length
 for every shard (`Layout.chunk`); the real length of each axis in each shard is in the small array `lengths`, and what
-lies beyond is padding.
+lies beyond is padding. A data set made of text also has the array `vocabulary`: the names of the features in UTF-8, a
+name a line. Readers that do not know of it need not.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 FORMAT = 2  # the newest; data whose examples are no sequences are written as format 1
@@ -42,6 +43,7 @@ class Layout:
     chunk: dict[Axis, int]  # longest axis a shard may have
     compress: bool
     ragged: bool = False  # an example is a run of tokens, each with features and a label of its own
+    text: dict[str, Any] = field(default_factory=dict)  # how features were made of text, where they were
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -68,7 +70,7 @@ class Layout:
         return (length, spec.width) if spec.width else (length,)
 
     def attributes(self) -> dict[str, Any]:
-        ragged = {"ragged": True} if self.ragged else {}
+        optional = {"ragged": self.ragged, "text": self.text}
         return {
             "format": 2 if self.ragged else 1,
             "kind": self.kind,
@@ -79,7 +81,7 @@ class Layout:
             "columns": list(self.columns),
             "chunk": self.chunk,
             "compress": self.compress,
-            **ragged,
+            **{name: value for name, value in optional.items() if value},
         }
 
     @staticmethod
@@ -94,4 +96,5 @@ class Layout:
             chunk=attributes["chunk"],
             compress=attributes["compress"],
             ragged=attributes.get("ragged", False),
+            text=attributes.get("text", {}),
         )

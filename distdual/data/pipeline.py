@@ -18,7 +18,7 @@ from distdual.data.scale import SCALES, ColumnSpread, scale_columns, scale_rows
 from distdual.data.shard import Block
 from distdual.data.shuffle import BUDGET_BYTES, Shuffler
 from distdual.data.store import open_dataset
-from distdual.data.write import SHARD_BYTES, DatasetWriter
+from distdual.data.write import SHARD_BYTES, Attached, DatasetWriter
 from distdual.errors import InputError
 from distdual.rows import Bools, CsrRows, DenseRows, Floats
 
@@ -96,7 +96,9 @@ class Named(NamedTuple):
     block: Block
 
 
-def write(sources: Sequence[Source], dest: Location, options: Options) -> tuple[Summary, ...]:
+def write(
+    sources: Sequence[Source], dest: Location, options: Options, attached: Attached | None = None
+) -> tuple[Summary, ...]:
     """Write all examples to `dest`, or to `dest`/train and `dest`/test; if anything fails, nothing is left there."""
     factors = column_factors(sources, options) if options.scale == "unit-variance" else None
     width = Width(options.n_features)
@@ -104,7 +106,7 @@ def write(sources: Sequence[Source], dest: Location, options: Options) -> tuple[
     first = next(blocks, None)  # a source that cannot be read must not cost the data set that is to be replaced
     if first is None:
         raise InputError(f"{', '.join(source.name for source in sources)}: there are no examples")
-    with open_parts(dest, width, options) as parts:
+    with open_parts(dest, width, options, attached) as parts:
         for pair in chain([first], blocks):
             for part, block in zip(parts, pair, strict=True):
                 part.add(block)
@@ -255,14 +257,14 @@ class Part:
 
 
 @contextlib.contextmanager
-def open_parts(dest: Location, width: Width, options: Options) -> Iterator[list[Part]]:
+def open_parts(dest: Location, width: Width, options: Options, attached: Attached | None) -> Iterator[list[Part]]:
     """One part, or train and test; what was written is deleted if the body fails."""
     places = [dest / "train", dest / "test"] if options.test_fraction else [dest]
     with contextlib.ExitStack() as stack:
         if len(places) > 1:
             clear_interrupted(dest, places)
             stack.callback(dest.remove_file, MARK)
-        writers = [stack.enter_context(new_writer(place, width, options)) for place in places]
+        writers = [stack.enter_context(new_writer(place, width, options, attached)) for place in places]
         for writer in writers:
             writer.codes = writers[0].codes  # a label has the same code in both
         if len(places) > 1:
@@ -279,7 +281,7 @@ def clear_interrupted(dest: Location, places: list[Location]) -> None:
             place.remove()
 
 
-def new_writer(place: Location, width: Width, options: Options) -> DatasetWriter:
+def new_writer(place: Location, width: Width, options: Options, attached: Attached | None) -> DatasetWriter:
     huge = width.found if width.found > 2**31 else None  # column numbers need 64 bits: the writer must know at once
     return DatasetWriter(
         place,
@@ -288,6 +290,7 @@ def new_writer(place: Location, width: Width, options: Options) -> DatasetWriter
         n_features=options.n_features or huge,
         compress=options.compress,
         overwrite=options.overwrite,
+        attached=attached,
     )
 
 

@@ -3,9 +3,11 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from distdual.data.arrays import blocks_from_arrays, width_of
+from distdual.data.conll import text_from
 from distdual.data.location import Location
 from distdual.data.npy import blocks_from_npy, blocks_from_npz, npz_width
 from distdual.data.pipeline import KINDS, Options, Source, Summary, check_choice, write
@@ -19,7 +21,7 @@ __all__ = ["FORMATS", "KINDS", "Options", "Summary", "prepare", "prepare_arrays"
 
 Place = Location | str | os.PathLike[str]
 
-FORMATS = ("svmlight", "svmhmm", "npz", "npy")
+FORMATS = ("svmlight", "svmhmm", "conll", "npz", "npy")
 GUESS_BYTES = 1 << 16
 SVMLIGHT_LINE = re.compile(rb"[+-]?[0-9.][0-9.eE+-]*(\s+qid:\d+)?(\s+\d+:\S+)*")
 
@@ -31,21 +33,35 @@ def prepare(
     *,
     format: str | None = None,
     labels: Sequence[Place] = (),
+    templates: Mapping[str, Any] | str | Path | None = None,
+    vocabulary: Place | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> tuple[Summary, ...]:
     """Write the examples of `sources`, read in order, as a data set at `dest`; or as `dest`/train and `dest`/test.
 
     `format` is one of FORMATS, guessed from the first bytes of each file if not given. `labels` names the .npy file
-    of labels that belongs to each .npy source. `storage_options` are for those places that are given as the text of
-    a remote URL. The other options are those of `Options`: shard_bytes, shuffle, test_fraction, scale, n_features,
-    compress, overwrite. If anything fails, nothing is left at `dest`.
+    of labels that belongs to each .npy source. Text in columns, "conll", takes either `templates`, a TOML file or a
+    table of the same keys (data/templates.py), or `vocabulary`: a data set whose templates, feature numbers and tags
+    are used; features that it does not know are left out, tags are added to its own.
+
+    `storage_options` are for those places that are given as the text of a remote URL. The other options are those of
+    `Options`: shard_bytes, shuffle, test_fraction, scale, n_features, compress, overwrite. If anything fails, nothing
+    is left at `dest`.
     """
     chosen = Options(kind=kind, **options)
     given = [sources] if isinstance(sources, Location | str | os.PathLike) else sources
     files = [as_location(file, storage_options) for file in given]
     label_files = [as_location(file, storage_options) for file in labels]
-    return write(file_sources(files, label_files, format, kind), as_location(dest, storage_options), chosen)
+    place = as_location(dest, storage_options)
+    if not files:
+        raise InputError("no source file was given")
+    if format == "conll" or templates is not None or vocabulary is not None:
+        check_conll(format, kind, label_files)
+        known = None if vocabulary is None else as_location(vocabulary, storage_options)
+        text = text_from(files, templates, known)
+        return write(text.sources, place, chosen, text.attached)
+    return write(file_sources(files, label_files, format, kind), place, chosen)
 
 
 def prepare_arrays(
@@ -83,9 +99,16 @@ def as_location(where: Place, storage_options: Mapping[str, Any] | None) -> Loca
     return Location(plain.url, storage_options) if plain.remote and storage_options else plain
 
 
+def check_conll(format: str | None, kind: str, labels: list[Location]) -> None:
+    if format not in (None, "conll"):
+        raise InputError(f"templates and vocabulary are for conll text, but the format is said to be {format}")
+    if kind != "chain":
+        raise InputError(f"conll text holds sequences, but a {kind} problem needs single rows")
+    if labels:
+        raise InputError("conll text holds its tags in a column; leave the files of labels out")
+
+
 def file_sources(files: list[Location], labels: list[Location], format: str | None, kind: str) -> list[Source]:
-    if not files:
-        raise InputError("no source file was given")
     if format is not None:
         check_choice("format", format, FORMATS)
     formats = [format or guess_format(file, kind) for file in files]

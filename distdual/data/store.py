@@ -279,6 +279,16 @@ def open_dataset(location: Location) -> Dataset:
     return Dataset(location.absolute(), layout, lengths, largest_norm, checksum, arrays, store)
 
 
+def read_bytes(location: Location, name: str) -> bytes:
+    """A long text that a data set keeps beside its shards."""
+    store = StrictStore(zarr_store(location, read_only=True))
+    with clear_errors(location.url):
+        try:
+            return np.asarray(array_of(open_group(location, store), name)[:]).tobytes()
+        except (KeyError, MissingChunkError, ValueError, RuntimeError) as error:
+            raise DamagedError(f"{location}: {name} is missing or damaged ({error}); prepare it again") from None
+
+
 def open_group(location: Location, store: StrictStore) -> zarr.Group:
     try:
         return zarr.open_group(store, mode="r", zarr_format=3)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -41,6 +41,16 @@ from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints, n_rows
 
 MANY = 1 << 30  # shards an array has room for until the real number is known; Zarr's metadata does not grow with it
 SHARD_BYTES = 16 << 20
+BYTES_CHUNK = 4 << 20  # of a long text
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """What a data set keeps beside its shards."""
+
+    text: dict[str, Any] = field(default_factory=dict)  # for `Layout.text`
+    arrays: dict[str, bytes] = field(default_factory=dict)  # long texts, each to be an array of bytes
+    labels: tuple[str, ...] = ()  # known beforehand; they have the first codes
 
 
 class DatasetWriter:
@@ -58,6 +68,7 @@ class DatasetWriter:
         n_features: int | None = None,
         compress: bool | None = None,
         overwrite: bool = False,
+        attached: Attached | None = None,
     ) -> None:
         if shard_bytes < 1:
             raise InputError(f"--shard-bytes must be positive, got {shard_bytes}")
@@ -68,7 +79,8 @@ class DatasetWriter:
         self.compress = compress
         self.layout: Layout | None = None
         self.form: Form | None = None  # what the first block looked like
-        self.codes: dict[str, int] = {}  # label -> stored code
+        self.attached = attached or Attached()
+        self.codes = {label: code for code, label in enumerate(self.attached.labels)}  # as stored
         self.widest = 0  # 1 + the largest column number seen in sparse features
         self.pending: list[Block] = []
         self.pending_bytes = 0
@@ -113,7 +125,7 @@ class DatasetWriter:
                 chunk = layout.chunk_shape(spec)
                 shape = (chunk[0] * len(self.table), *chunk[1:])
                 sync(self.arrays[spec.name].async_array.resize(shape, delete_outside_chunks=False))
-            tables = self._write_tables()
+            tables = self._write_tables() | self._write_attached()
         self.location.write("zarr.json", description(layout, {**self.arrays, **tables}))
 
     def _check_form(self, block: Block) -> None:
@@ -164,6 +176,7 @@ class DatasetWriter:
             chunk=chunk_lengths(block.x, self.shard_bytes, block.tokens, last=last),
             compress=sparse if self.compress is None else self.compress,
             ragged=block.tokens is not None,
+            text=self.attached.text,
         )
         store = zarr_store(self.location, read_only=False)
         with clear_errors(self.location.url):
@@ -250,11 +263,15 @@ class DatasetWriter:
         }
         return {name: self._write_table(name, table) for name, table in tables.items()}
 
-    def _write_table(self, name: str, table: NDArray[Any]) -> "zarr.Array[Any]":
+    def _write_attached(self) -> "dict[str, zarr.Array[Any]]":
+        texts = {name: np.frombuffer(text, dtype=np.uint8) for name, text in self.attached.arrays.items()}
+        return {name: self._write_table(name, text, BYTES_CHUNK) for name, text in texts.items()}
+
+    def _write_table(self, name: str, table: NDArray[Any], chunk: int = TABLE_CHUNK) -> "zarr.Array[Any]":
         array = self.group.create_array(
             name,
             shape=table.shape,
-            chunks=(TABLE_CHUNK, *table.shape[1:]),
+            chunks=(chunk, *table.shape[1:]),
             dtype=table.dtype,
             compressors=[BloscCodec(cname="lz4"), Crc32cCodec()],
             config={"write_empty_chunks": True},

@@ -113,6 +113,13 @@ class Problem(ABC):
         """The same, for problems that need more of the shard; a sum named s is divided by "n:s" where that is there."""
         return self.score(y, predicted)
 
+    def judge(self, unknown: tuple[str, ...]) -> "Problem | None":  # noqa: ARG002
+        """The problem whose score also takes labels that this one does not know, with the codes after its own.
+
+        None where such labels say that the data set is another matter: then there is no score.
+        """
+        return None
+
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """What model.json keeps; `make_problem` turns it back into the problem."""

@@ -12,7 +12,7 @@ features ever need a turned copy of w. The key of a constraint is ŷ. Rows are s
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernel import kernel, specialise
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
+from distdual.problems.spans import span_counts, span_tags
 from distdual.rows import CsrRows, DenseRows, Features, Floats, Int32s, Ints, is_dense
 
 
@@ -114,7 +115,25 @@ class Chain(Problem):
         tokens = bounds_of(shard)
         right = np.logical_and.reduceat(y == predicted, tokens[:-1]) if len(y) else np.empty(0)
         sums = {"sequence_accuracy": float(right.sum()), "n:sequence_accuracy": float(shard.n_examples)}
-        return {**self.score(y, predicted), **sums}
+        return {**self.score(y, predicted), **sums, **self._span_sums(tokens, y, predicted)}
+
+    def _span_sums(self, tokens: Ints, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
+        """For tags that mark spans, such as B-NP, I-NP and O: F1 = 2 right / (there + found)."""
+        if (tags := span_tags(self.classes)) is None:
+            return {}
+        right, there, found = map(float, span_counts(tags, tokens, y, predicted))
+        return {
+            "span_f1": 2 * right,
+            "n:span_f1": there + found,
+            "span_precision": right,
+            "n:span_precision": found,
+            "span_recall": right,
+            "n:span_recall": there,
+        }
+
+    def judge(self, unknown: tuple[str, ...]) -> "Chain":
+        """A tag that training has not seen is never predicted, so it is a mistake like any other."""
+        return replace(self, classes=(*self.classes, *unknown), tag_cost={})
 
     def describe(self) -> dict[str, Any]:
         return {
