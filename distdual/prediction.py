@@ -14,7 +14,7 @@ from distdual.data.location import Location
 from distdual.data.store import Dataset, open_dataset
 from distdual.data.write import label_name
 from distdual.errors import InputError
-from distdual.model import load_model
+from distdual.model import Model, load_model
 from distdual.problems.base import Problem
 from distdual.problems.load import Named
 from distdual.rows import Floats, Ints
