@@ -8,7 +8,7 @@ from distdual.config import ClusterConfig
 from distdual.errors import InputError
 from distdual.estimators.base import DualEstimator
 from distdual.estimators.inputs import Data, Given, open_place
-from distdual.prediction import PredictedShard, add_up, check_width, predict_shard
+from distdual.prediction import PredictedShard, add_up, check_width, judge_of, predict_shard
 from distdual.workers.executor import open_executor
 
 
@@ -17,12 +17,10 @@ class StructuredEstimator(DualEstimator):
 
     def _predict_shards(self, data: Data) -> list[PredictedShard]:
         """Codes of every shard, and sums for the score where the data's labels are known."""
-        known, found = tuple(self._problem.describe()["classes"]), data.classes
-        same = bool(known) == bool(found) and set(found) <= set(known)
-        codes = [known.index(label) for label in found] if same else None
+        judge = judge_of(self._problem, tuple(self._problem.describe()["classes"]), data.classes)
         with open_executor(ClusterConfig(), data, self._problem, self.client) as executor:
             executor.publish(0, self._w)
-            return list(executor.map_shards(predict_shard, range(data.n_shards), [codes] * data.n_shards))
+            return list(executor.map_shards(predict_shard, range(data.n_shards), [judge] * data.n_shards))
 
     def _open(self, place: Any, given: Given) -> Data:
         check_is_fitted(self)
