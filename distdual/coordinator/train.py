@@ -13,17 +13,23 @@ import numpy as np
 
 from distdual.certificate import Certificate, ShardLoss, objective, upper_bound
 from distdual.config import SolverConfig
+from distdual.coordinator.cache import rows_nbytes
+from distdual.coordinator.grouping import Grouping
 from distdual.coordinator.schedule import Ascent, Limits, Pass, Piece, Progress, Stop, next_step
 from distdual.coordinator.solver import Solver, relative_gap
+from distdual.data.location import Location
 from distdual.data.memory import MemoryDataset
 from distdual.data.store import Dataset
 from distdual.prior import Prior
 from distdual.problems.base import Problem
 from distdual.rows import Floats
 from distdual.workers.executor import Executor
+from distdual.workers.groups import ALL, grain_of, name_of
 from distdual.workers.scan import Scan, ShardReport
 
 log = logging.getLogger(__name__)
+
+NOTHING: Any = np.empty(0, dtype=np.uint64)
 
 
 @dataclass(slots=True)
@@ -35,6 +41,8 @@ class Totals:
     oracle_calls: int = 0
     offenders: int = 0
     pruned: int = 0
+    coalesced: int = 0
+    wire_bytes: int = 0  # of constraints' rows, from workers to the coordinator
     bytes_read: int = 0
     read_seconds: float = 0.0
     scan_seconds: float = 0.0
@@ -57,6 +65,8 @@ class Round:
     cache_rows: int
     cache_bytes: int
     support: int
+    slack: str  # what shares a slack
+    events: list[str]  # what was done to the cache or to the groups
     totals: dict[str, Any]
 
 
@@ -71,6 +81,7 @@ class Outcome:
     history: list[Round]
     totals: Totals
     solver: Solver
+    grouping: Grouping
     estimate: float = np.inf  # of P(w), too low by what inexact inference missed; infinity where `upper` is proven
 
 
@@ -84,8 +95,10 @@ class Trainer:
     config: SolverConfig
     watch: Callable[[Round], None]
     prior: Prior | None = None
+    notes: Location | None = None  # where workers write down who is in a group's row; without, nobody can verify α
     interrupted: Callable[[], bool] = lambda: False
     solver: Solver = field(init=False)
+    grouping: Grouping = field(init=False)
     totals: Totals = field(default_factory=Totals)
     history: list[Round] = field(default_factory=list)
     version: int = 0
@@ -98,7 +111,10 @@ class Trainer:
 
     def __post_init__(self) -> None:
         self.prior = self.prior or Prior(self.problem.n_weights)
-        self.solver = Solver(self.config.C, self.config.seed, self.prior)
+        budget = self.config.cache_bytes
+        self.solver = Solver(self.config.C, self.config.seed, self.prior, tight=np.isfinite(budget))
+        self.grouping = Grouping(grain_of(self.config.slack), self.dataset.first, budget, self.notes)
+        self.grouping.check_budget(self.solver.cache)
         self.solver.should_stop = lambda: self.interrupted() or self._seconds() >= self.config.max_seconds
         self.best_w = self.solver.candidate()
 
@@ -109,8 +125,8 @@ class Trainer:
             self._certify_last()
         log.info("stop: %s", step.reason)
         certificate = Certificate(self.solver.lower, self.best_upper, self.best_version)
-        told = (step.reason, self._seconds(), self.history, self.totals, self.solver, self.best_estimate)
-        return Outcome(self.best_w, certificate, *told)
+        how = (step.reason, self._seconds(), self.history, self.totals, self.solver, self.grouping)
+        return Outcome(self.best_w, certificate, *how, self.best_estimate)
 
     def _next(self) -> Pass | Stop:
         config = self.config
@@ -124,18 +140,21 @@ class Trainer:
             self.interrupted(),
             self._inexact_gap(),
         )
-        limits = Limits(config.schedule, config.gap, config.max_passes, config.max_seconds, config.seed)
+        limits = Limits(
+            config.schedule, config.gap, config.max_passes, config.max_seconds, config.seed, self.grouping.grain
+        )
         return next_step(progress, np.diff(self.dataset.first), limits)
 
     def _carry_out(self, plan: Pass) -> None:
         losses: list[ShardLoss] = []
+        grain = self.grouping.grain  # the rounds are cut for this one, even if groups become larger meanwhile
         for number, pieces in enumerate(plan.rounds, start=1):
-            reports, w = self._scan(pieces, self.solver.candidate())
+            scans, reports, w = self._scan(pieces, self.solver.candidate(), grain)
             losses += [ShardLoss(r.shard, r.version, r.loss, r.exact) for r in reports]
             if plan.certify:
                 self._certify(losses, w)
             last = number == len(plan.rounds)
-            self._improve(reports, plan.last if last else plan.between)
+            self._improve(reports, scans, plan.last if last else plan.between)
             if plan.prune:
                 self.totals.pruned += self.solver.prune(0)
             stop = self.solver.should_stop()  # asked once: `lower` must be that of the α the run ends with
@@ -161,10 +180,13 @@ class Trainer:
         guess = self.solver.prior.penalty(w) + self.config.C * sum(s.loss for s in losses)
         self.estimate = relative_gap(guess, self.solver.lower)
 
-    def _scan(self, pieces: tuple[Piece, ...], w: Floats) -> tuple[list[ShardReport], Floats]:
-        """Scan these at w; reports come back in the order of shards, whoever was first."""
+    def _scan(self, pieces: tuple[Piece, ...], w: Floats, grain: int) -> tuple[list[Scan], list[ShardReport], Floats]:
+        """Scan these at w; scans and reports come back in the order of shards, whoever was first."""
         self.executor.publish(self.version, w)
-        scans = [Scan(p.shard, self.version, self._known(p), p.begin, p.end) for p in pieces]
+        scans = [
+            Scan(p.shard, self.version, self._known(p), p.begin, p.end, grain, self.grouping.notes(p.shard, grain))
+            for p in sorted(pieces)
+        ]
         begin = time.perf_counter()
         reports = sorted(self.executor.reports(scans), key=lambda report: report.shard)
         self.totals.wait_seconds += time.perf_counter() - begin
@@ -172,18 +194,21 @@ class Trainer:
         for report in reports:
             self.totals.oracle_calls += report.n_examples
             self.totals.offenders += len(report.offenders.margin)
+            self.totals.wire_bytes += rows_nbytes(report.offenders.rows)
             self.totals.bytes_read += report.bytes_read
             self.totals.read_seconds += report.read_seconds
             self.totals.scan_seconds += report.compute_seconds
-        return reports, w
+        return scans, reports, w
 
     def _known(self, piece: Piece) -> Any:
+        if self.grouping.grain == ALL:  # what is sent is a part of a row, and needed for the others' sake
+            return NOTHING
         first = int(self.dataset.first[piece.shard])
         return self.solver.cache.known(first + piece.begin, first + piece.end)
 
-    def _improve(self, reports: list[ShardReport], plan: Ascent) -> None:
+    def _improve(self, reports: list[ShardReport], scans: list[Scan], plan: Ascent) -> None:
         begin = time.perf_counter()
-        slots = self.solver.insert(*(report.offenders for report in reports))
+        slots = self.grouping.insert(self.solver, reports, scans)
         if plan.revisits:
             self.solver.reprocess(slots, plan)
             if plan.revisits * len(slots) < self.solver.cache.n_groups:  # little is new: what is old needs the work
@@ -215,7 +240,8 @@ class Trainer:
     def _certify_last(self) -> None:
         """One more scan, so that the last w, or w̄ where that is asked for, may be the model; no ascent follows."""
         whole = tuple(Piece(s, 0, int(n)) for s, n in enumerate(np.diff(self.dataset.first)))
-        reports, w = self._scan(whole, self.solver.candidate(averaged=self.config.average))
+        grain = self.grouping.grain
+        _, reports, w = self._scan(whole, self.solver.candidate(averaged=self.config.average), grain)
         self._certify([ShardLoss(r.shard, r.version, r.loss, r.exact) for r in reports], w)
         self._record(self.dataset.n_shards, certify=True)
 
@@ -230,6 +256,7 @@ class Trainer:
         return time.perf_counter() - self.begin
 
     def _record(self, n_shards: int, *, certify: bool) -> None:
+        self.totals.coalesced = self.grouping.coalesced
         line = Round(
             self._seconds(),
             self.version,
@@ -242,6 +269,8 @@ class Trainer:
             len(self.solver.cache),
             self.solver.cache.nbytes,
             len(self.solver.support()),
+            name_of(self.grouping.grain),
+            self.grouping.take_events(),
             asdict(self.totals),
         )
         self.history.append(line)

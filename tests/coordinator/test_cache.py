@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from distdual.coordinator.cache import ConstraintCache, Growing
 from distdual.prior import Prior
 from distdual.problems.base import Keys
-from distdual.workers.scan import identities
+from distdual.workers.identity import identities
 from tests import naive
 from tests.build import compiling, constraints_of
 
