@@ -186,10 +186,15 @@ def fold(ids: Identities, indptr: Ints, out: Identities) -> None:
 
 @kernel
 def add_margins(margin: Floats, weight: Floats, indptr: Ints, out: Floats) -> None:
-    """out_g += Σ weight_k margin_k over the run of g."""
+    """out_g += Σ weight_k margin_k over the run of g.
+
+    Summed apart from `out`: else the compiler would choose the order of summation by where the arrays lie in memory.
+    """
     for g in range(len(out)):
+        total = 0.0
         for k in range(indptr[g], indptr[g + 1]):
-            out[g] += weight[k] * margin[k]
+            total += weight[k] * margin[k]
+        out[g] += total
 
 
 @kernel
