@@ -76,8 +76,8 @@ class SolverConfig:
     prune: str = "idle:10"
     """Which constraints with α = 0 are dropped after a pass: "aggressive" all, "idle:N" those idle for N, "never"."""
 
-    slack: str = "example"
-    """Who shares a slack: each "example" has its own, a "block:N" of N neighbours, a "shard", or "all" examples."""
+    slack: str = "auto"
+    """Who shares a slack: each "example" has its own, a "block:N" of N neighbours, a "shard", "all", or as it fits."""
 
     cache_bytes: float = math.inf
     """Memory for cached constraints; where it runs short, they are coalesced. The bounds stay proven."""
@@ -104,7 +104,7 @@ class SolverConfig:
             raise InputError(f"solver.seed must not be negative, got {self.seed}")
         check_choice("solver.mode", self.mode, ["deterministic"])
         check_pattern("solver.schedule", self.schedule, SCHEDULES)
-        check_pattern("solver.slack", self.slack, ["example", "block:N", "shard", "all"])
+        check_pattern("solver.slack", self.slack, ["auto", "example", "block:N", "shard", "all"])
         if not self.cache_bytes > 0:
             raise InputError(f"solver.cache_bytes must be positive, got {self.cache_bytes}")
         check_pattern("solver.prune", self.prune, ["aggressive", "idle:N", "never"])

@@ -10,7 +10,7 @@ import numpy as np
 
 from distdual.config import Config, from_table, index_range
 from distdual.coordinator.ascent import add_rows
-from distdual.coordinator.train import Outcome, Round, Trainer
+from distdual.coordinator.train import Outcome, Round, Trainer, choice_of
 from distdual.data.location import Location
 from distdual.data.store import Dataset, open_dataset
 from distdual.dual import AnyDual, Dual, GroupDual, Summary, read_npy
@@ -24,7 +24,7 @@ from distdual.problems.load import is_own
 from distdual.report.runlog import RunLog
 from distdual.rows import Floats, product
 from distdual.workers.executor import open_executor
-from distdual.workers.groups import name_of
+from distdual.workers.groups import EXAMPLE, name_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def train(
     with (
         RunLog(config.output.log) as runlog,
         open_executor(config.cluster, dataset, problem, client) as executor,
-        members_of(config, output) as members,
+        members_of(config, output, choice_of(config.solver, dataset, problem).grain) as members,
     ):
 
         def each_round(line: Round) -> None:
@@ -93,9 +93,9 @@ def train(
 
 
 @contextlib.contextmanager
-def members_of(config: Config, output: Location) -> Iterator[str | None]:
+def members_of(config: Config, output: Location, grain: int) -> Iterator[str | None]:
     """The folder, within the model's, of files of members; None where there will be none, gone where training fails."""
-    groups = config.solver.slack != "example" or np.isfinite(config.solver.cache_bytes)
+    groups = grain != EXAMPLE or np.isfinite(config.solver.cache_bytes)
     if not groups or config.output.dual == "summary":
         yield None
         return

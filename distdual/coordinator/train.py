@@ -14,6 +14,7 @@ import numpy as np
 from distdual.certificate import Certificate, ShardLoss, objective, upper_bound
 from distdual.config import SolverConfig
 from distdual.coordinator.cache import rows_nbytes
+from distdual.coordinator.granularity import Choice, choose
 from distdual.coordinator.grouping import Grouping
 from distdual.coordinator.schedule import Ascent, Limits, Pass, Piece, Progress, Stop, next_step
 from distdual.coordinator.solver import Solver, relative_gap
@@ -24,7 +25,7 @@ from distdual.prior import Prior
 from distdual.problems.base import Problem
 from distdual.rows import Floats
 from distdual.workers.executor import Executor
-from distdual.workers.groups import ALL, grain_of, name_of
+from distdual.workers.groups import ALL, name_of
 from distdual.workers.scan import Scan, ShardReport
 
 log = logging.getLogger(__name__)
@@ -113,8 +114,10 @@ class Trainer:
         self.prior = self.prior or Prior(self.problem.n_weights)
         budget = self.config.cache_bytes
         self.solver = Solver(self.config.C, self.config.seed, self.prior, tight=np.isfinite(budget))
-        self.grouping = Grouping(grain_of(self.config.slack), self.dataset.first, budget, self.notes)
+        choice = choice_of(self.config, self.dataset, self.problem)
+        self.grouping = Grouping(choice.grain, self.dataset.first, budget, self.notes)
         self.grouping.check_budget(self.solver.cache)
+        self.grouping.tell(choice.why)
         self.solver.should_stop = lambda: self.interrupted() or self._seconds() >= self.config.max_seconds
         self.best_w = self.solver.candidate()
 
@@ -288,6 +291,14 @@ class Trainer:
             self.totals.wait_seconds,
         )
         self.watch(line)
+
+
+def choice_of(config: SolverConfig, dataset: Dataset | MemoryDataset, problem: Problem) -> Choice:
+    """Who shares a slack at the beginning of a run."""
+    sizes = np.diff(dataset.first)
+    return choose(
+        config.slack, sizes, dataset.nbytes, problem.n_weights, problem.oracle_work, float(config.cache_bytes)
+    )
 
 
 def idle_passes(policy: str) -> int | None:
