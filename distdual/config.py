@@ -82,6 +82,9 @@ class SolverConfig:
     cache_bytes: float = math.inf
     """Memory for cached constraints; where it runs short, they are coalesced. The bounds stay proven."""
 
+    offender_cache: int = 0
+    """With shared slacks: how many recent offenders of an example workers try before they call the oracle."""
+
     start: str | None = None
     """A model whose dual to start from, trained on the same data or on its first shards."""
 
@@ -107,6 +110,8 @@ class SolverConfig:
         check_pattern("solver.slack", self.slack, ["auto", "example", "block:N", "shard", "all"])
         if not self.cache_bytes > 0:
             raise InputError(f"solver.cache_bytes must be positive, got {self.cache_bytes}")
+        if self.offender_cache < 0:
+            raise InputError(f"solver.offender_cache must not be negative, got {self.offender_cache}")
         check_pattern("solver.prune", self.prune, ["aggressive", "idle:N", "never"])
         if self.average and not self.schedule.startswith("reprocess:"):
             raise InputError(f'solver.average needs the schedule "reprocess:K", got {self.schedule!r}')

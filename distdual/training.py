@@ -182,6 +182,7 @@ def summarise(outcome: Outcome, config: Config, dataset: Dataset) -> dict[str, A
         "passes": totals.passes,
         "rounds": totals.rounds,
         "oracle_calls": totals.oracle_calls,
+        "calls_saved": totals.calls_saved,
         "offenders": totals.offenders,
         "cache_rows": len(outcome.solver.cache),
         "cache_bytes": outcome.solver.cache.nbytes,

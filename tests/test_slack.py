@@ -1,5 +1,6 @@
 """Whoever shares a slack, the optimum is the same, the bounds are proven, and `verify` rebuilds them from the data."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -279,3 +280,29 @@ def test_a_run_that_fails_leaves_no_members(tmp_path):
     with pytest.raises(InputError, match="enough"):
         train({**told, "solver": {"slack": "block:7"}}, watch=fail)
     assert not [path for path in model.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("slack", ["block:7", "shard", "all"])
+@pytest.mark.parametrize("kind", ["multiclass", "chain"])
+def test_recent_offenders_save_oracle_calls_and_enter_no_upper_bound(kind, slack, tmp_path):
+    data = write(tmp_path, kind)
+    without = run(data, tmp_path / "without", kind, slack=slack).certificate
+    result = run(data, tmp_path / "model", kind, slack=slack, offender_cache=5)
+    found = result.certificate
+    assert found["certified"]
+    assert found["calls_saved"] > 0
+    assert found["oracle_calls"] < without["oracle_calls"]
+    assert max(found["lower"], without["lower"]) <= min(found["upper"], without["upper"])
+    for before, line in itertools.pairwise(result.history):
+        if line.totals["calls_saved"] > before.totals["calls_saved"]:
+            assert (line.upper, line.certify) == (before.upper, False)
+            assert line.totals["oracle_calls"] == before.totals["oracle_calls"]
+    rebuilt(tmp_path / "model", kind)
+
+
+@pytest.mark.parametrize("change", [{"slack": "example"}, {"output": {"dual": "summary"}}, {}])
+def test_a_cache_of_offenders_where_there_can_be_none_is_refused(change, tmp_path):
+    options = {"slack": "auto" if change == {} else "all", **change}
+    with pytest.raises(InputError, match=r"solver.offender_cache needs groups of examples"):
+        run(write(tmp_path, "binary"), tmp_path / "model", "binary", offender_cache=5, **options)
+    assert not [path for path in (tmp_path / "model").rglob("*") if path.is_file()]

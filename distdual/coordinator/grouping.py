@@ -47,6 +47,7 @@ class Grouping:
         self.ledger = Ledger()
         self.number = 0  # of the next file of members
         self.shards: list[int] = []  # that each file so far is of
+        self.covers: list[int] = []  # examples that were scanned for it, 0 if it has no rows
         self.coalesced = 0
         self.events: list[str] = []  # what was done since somebody asked
 
@@ -54,9 +55,23 @@ class Grouping:
         """Where a scan of groups of this shard writes down who is in them."""
         return None if grain == EXAMPLE or self.folder is None else self._next_file(shard)
 
+    def recent(self, most: int) -> dict[int, tuple[Notes, ...]]:
+        """The last files of each shard, the newest first: as many as it takes to meet each example `most` times."""
+        found: dict[int, list[Notes]] = {}
+        left = most * np.diff(self.first)
+        for number in reversed(range(self.number)):
+            shard, covers = self.shards[number], self.covers[number]
+            if left[shard] > 0 and covers and self.folder is not None:
+                found.setdefault(shard, []).append(Notes(self.folder, number))
+                left[shard] -= covers
+        return {shard: tuple(files) for shard, files in found.items()}
+
     def insert(self, solver: Solver, reports: Sequence[ShardReport], scans: Sequence[Scan]) -> Ints:
         """Add what a round has found, in the order of shards; returns the slots."""
         parts = [report.offenders for report in reports]
+        for part, scan in zip(parts, scans, strict=True):
+            if scan.notes is not None and len(part.margin):
+                self.covers[scan.notes.number] = (scan.end or 0) - scan.begin
         if self.grain == EXAMPLE and (self._fits(solver, parts) or self._prune(solver, parts)):
             return solver.insert(*parts)
         found = Found(parts, [self._named(part, scan) for part, scan in zip(parts, scans, strict=True)])
@@ -107,6 +122,7 @@ class Grouping:
     def _next_file(self, shard: int) -> Notes:
         assert self.folder is not None
         self.shards.append(shard)
+        self.covers.append(0)
         self.number += 1
         return Notes(self.folder, self.number - 1)
 

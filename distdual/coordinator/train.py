@@ -5,7 +5,7 @@ Decisions come from `schedule`; this file carries them out.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -21,16 +21,21 @@ from distdual.coordinator.solver import Solver, relative_gap
 from distdual.data.location import Location
 from distdual.data.memory import MemoryDataset
 from distdual.data.store import Dataset
+from distdual.errors import InputError
 from distdual.prior import Prior
 from distdual.problems.base import Problem
 from distdual.rows import Floats
 from distdual.workers.executor import Executor
-from distdual.workers.groups import ALL, name_of
+from distdual.workers.groups import ALL, EXAMPLE, name_of
+from distdual.workers.members import Notes
 from distdual.workers.scan import Scan, ShardReport
 
 log = logging.getLogger(__name__)
 
 NOTHING: Any = np.empty(0, dtype=np.uint64)
+NO_NOTES: Mapping[int, tuple[Notes, ...]] = {}
+ENOUGH = 0.5  # share of the last gap that recent offenders must show to be worth a round
+MOST_RECENT = 10  # such rounds between two passes
 
 
 @dataclass(slots=True)
@@ -40,6 +45,7 @@ class Totals:
     passes: int = 0
     rounds: int = 0
     oracle_calls: int = 0
+    calls_saved: int = 0  # by constraints from recent offenders
     offenders: int = 0
     pruned: int = 0
     coalesced: int = 0
@@ -108,6 +114,7 @@ class Trainer:
     best_upper: float = np.inf
     best_version: int = -1
     estimate: float = np.inf
+    shown: float = np.inf  # the same gap as a difference
     best_estimate: float = np.inf  # of P(w) by inexact inference
 
     def __post_init__(self) -> None:
@@ -118,8 +125,18 @@ class Trainer:
         self.grouping = Grouping(choice.grain, self.dataset.first, budget, self.notes)
         self.grouping.check_budget(self.solver.cache)
         self.grouping.tell(choice.why)
+        self._check_offender_cache()
         self.solver.should_stop = lambda: self.interrupted() or self._seconds() >= self.config.max_seconds
         self.best_w = self.solver.candidate()
+
+    def _check_offender_cache(self) -> None:
+        """It lives in files of members, which only groups of examples have."""
+        if self.config.offender_cache and (self.grouping.grain == EXAMPLE or self.notes is None):
+            found = f"slack {name_of(self.grouping.grain)}" if self.notes else "no files of members"
+            raise InputError(
+                'solver.offender_cache needs groups of examples and output.dual = "full", this run has '
+                f'{found}; set solver.slack = "all", for example'
+            )
 
     def run(self) -> Outcome:
         while isinstance(step := self._next(), Pass):
@@ -149,6 +166,8 @@ class Trainer:
         return next_step(progress, np.diff(self.dataset.first), limits)
 
     def _carry_out(self, plan: Pass) -> None:
+        if self.config.offender_cache and self.totals.passes:
+            self._use_recent(plan)
         losses: list[ShardLoss] = []
         grain = self.grouping.grain  # the rounds are cut for this one, even if groups become larger meanwhile
         for number, pieces in enumerate(plan.rounds, start=1):
@@ -169,6 +188,23 @@ class Trainer:
             if stop:
                 break
 
+    def _use_recent(self, plan: Pass) -> None:
+        """Rounds on recent offenders, while these show at least a share of the gap that the last pass has shown."""
+        sizes = np.diff(self.dataset.first)
+        for _ in range(MOST_RECENT):
+            recent = self.grouping.recent(self.config.offender_cache)
+            whole = tuple(Piece(s, 0, int(sizes[s])) for s in sorted(recent))
+            if not whole or self.solver.should_stop():
+                break
+            scans, reports, w = self._scan(whole, self.solver.candidate(), self.grouping.grain, recent)
+            shown = self.solver.prior.penalty(w) + self.config.C * sum(r.loss for r in reports) - self.solver.lower
+            if shown < ENOUGH * self.shown:
+                break
+            self.totals.calls_saved += sum(piece.end for piece in whole)
+            self._improve(reports, scans, plan.last)
+            self._bound()
+            self._record(len(whole), certify=False)
+
     def _bound(self) -> None:
         """Publish `lower`, from a v that is rebuilt; between passes it stands as it was."""
         begin = time.perf_counter()
@@ -182,12 +218,27 @@ class Trainer:
             self.totals.pruned += self.solver.prune(idle)
         guess = self.solver.prior.penalty(w) + self.config.C * sum(s.loss for s in losses)
         self.estimate = relative_gap(guess, self.solver.lower)
+        self.shown = guess - self.solver.lower
 
-    def _scan(self, pieces: tuple[Piece, ...], w: Floats, grain: int) -> tuple[list[Scan], list[ShardReport], Floats]:
-        """Scan these at w; scans and reports come back in the order of shards, whoever was first."""
+    def _scan(
+        self, pieces: tuple[Piece, ...], w: Floats, grain: int, recent: Mapping[int, tuple[Notes, ...]] = NO_NOTES
+    ) -> tuple[list[Scan], list[ShardReport], Floats]:
+        """Scan these at w; scans and reports come back in the order of shards, whoever was first.
+
+        `recent` are the files of a shard to look at instead of asking the oracle.
+        """
         self.executor.publish(self.version, w)
         scans = [
-            Scan(p.shard, self.version, self._known(p), p.begin, p.end, grain, self.grouping.notes(p.shard, grain))
+            Scan(
+                p.shard,
+                self.version,
+                self._known(p),
+                p.begin,
+                p.end,
+                grain,
+                self.grouping.notes(p.shard, grain),
+                recent.get(p.shard, ()),
+            )
             for p in sorted(pieces)
         ]
         begin = time.perf_counter()

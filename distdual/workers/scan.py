@@ -15,6 +15,7 @@ from distdual.rows import Floats, product
 from distdual.workers.groups import EXAMPLE, SHARD, fingerprints, group_members, sum_members
 from distdual.workers.identity import Identities, are_new, identities
 from distdual.workers.members import Notes
+from distdual.workers.recent import recent_offenders
 
 
 class Readable(Protocol):
@@ -51,13 +52,14 @@ class Scan:
     end: int | None = None  # to the last
     grain: int = EXAMPLE  # examples that share a slack; `begin` is a multiple of it
     notes: Notes | None = None  # where to write down who the members of a group's row are
+    recent: tuple[Notes, ...] = ()  # if any: look for constraints among these offenders, without the oracle
 
 
 class ShardReport(NamedTuple):
     shard: int
     version: int
     exact: bool
-    n_examples: int
+    n_examples: int  # that the oracle was asked about
     loss: float  # Σ_i cost_i ξ_i(w) over the examples scanned
     offenders: Constraints  # violated and not known
     bytes_read: int
@@ -85,7 +87,7 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
     shard = loaded.shard
     if (scan.begin, scan.end) != (0, None):
         shard = shard.piece(scan.begin, shard.n_examples if scan.end is None else scan.end)
-    found = problem.offenders(w, shard)
+    found = recent_offenders(problem, shard, w, scan.recent) if scan.recent else problem.offenders(w, shard)
     loss = product(problem.costs(shard), found.slack)
     if not np.isfinite(loss):
         row = int(np.argmax(~np.isfinite(found.slack)))
@@ -97,8 +99,8 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
     return ShardReport(
         shard.number,
         scan.version,
-        problem.exact,
-        shard.n_examples,
+        problem.exact and not scan.recent,
+        0 if scan.recent else shard.n_examples,
         loss,
         constraints,
         loaded.bytes_read,
