@@ -71,6 +71,7 @@ class Grouping:
         parts = [report.offenders for report in reports]
         for part, scan in zip(parts, scans, strict=True):
             if scan.notes is not None and len(part.margin):
+                self._check_shared(scan.notes)
                 self.covers[scan.notes.number] = (scan.end or 0) - scan.begin
         if self.grain == EXAMPLE and (self._fits(solver, parts) or self._prune(solver, parts)):
             return solver.insert(*parts)
@@ -125,6 +126,14 @@ class Grouping:
         self.covers.append(0)
         self.number += 1
         return Notes(self.folder, self.number - 1)
+
+    def _check_shared(self, notes: Notes) -> None:
+        """The first file tells whether workers write to where the coordinator, and `verify`, will read."""
+        if not any(self.covers) and not notes.folder.exists(notes.name):
+            raise InputError(
+                f"{notes.folder}: what workers write there is not to be seen from here; "
+                'shared slacks need an output.url that all machines reach, or output.dual = "summary"'
+            )
 
     def _named(self, part: Constraints, scan: Scan) -> Ints:
         """References to rows as they came: where their members are written down."""

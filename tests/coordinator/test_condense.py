@@ -9,6 +9,8 @@ from distdual.coordinator.cache import ConstraintCache
 from distdual.coordinator.condense import coarsen, condense
 from distdual.coordinator.grouping import Found, Grouping
 from distdual.coordinator.ledger import Ledger
+from distdual.data.location import Location
+from distdual.errors import InputError
 from distdual.prior import Prior
 from distdual.workers.groups import ALL, SHARD, groups_of
 from tests import naive
@@ -99,3 +101,9 @@ def test_groups_only_become_unions_of_those_there_are():
         grains.add(grouping._next_grain(cache, Found([], [])))
     assert len(grains) > 2
     assert all(grain % 7 == 0 or grain in (SHARD, ALL) for grain in grains)
+
+
+def test_members_that_workers_wrote_elsewhere_are_noticed_at_once(tmp_path):
+    grouping = Grouping(7, np.array([0, 1000]), np.inf, Location(str(tmp_path / "here")))
+    with pytest.raises(InputError, match="what workers write there is not to be seen from here"):
+        grouping._check_shared(grouping.notes(0, 7))
