@@ -169,6 +169,18 @@ def test_weights_do_not_depend_on_the_number_of_workers(slack):
     np.testing.assert_array_equal(weights(1).w, weights(3).w)
 
 
+def test_a_cluster_finds_the_same_weights_as_threads_and_its_members_can_be_rebuilt(tmp_path):
+    data = write(tmp_path, "multiclass")
+    told = {"data": {"url": data}, "problem": {"kind": "multiclass"}}
+    solver = {"slack": "block:7", "cache_bytes": 9000.0, "offender_cache": 3}
+    found = []
+    for name, cluster in (("threads", {}), ("cluster", {"local": {"workers": 2}})):
+        output = {"url": str(tmp_path / name)}
+        found.append(train({**told, "solver": solver, "cluster": cluster, "output": output}).model.w)
+        rebuilt(tmp_path / name, "multiclass")
+    np.testing.assert_array_equal(*found)
+
+
 @pytest.fixture
 def grouped(tmp_path) -> Path:
     run(write(tmp_path, "multiclass"), tmp_path / "model", "multiclass", slack="block:7")
