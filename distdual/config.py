@@ -76,6 +76,15 @@ class SolverConfig:
     prune: str = "idle:3"
     """Which constraints with α = 0 are dropped after a pass: "aggressive" all, "idle:N" those idle for N, "never"."""
 
+    slack: str = "auto"
+    """Who shares a slack: each "example" has its own, a "block:N" of N neighbours, a "shard", "all", or as it fits."""
+
+    cache_bytes: float = math.inf
+    """Memory for cached constraints; where it runs short, they are coalesced. The bounds stay proven."""
+
+    offender_cache: int = 0
+    """With shared slacks: how many recent offenders of an example workers try before they call the oracle."""
+
     start: str | None = None
     """A model whose dual to start from, trained on the same data or on its first shards."""
 
@@ -98,6 +107,11 @@ class SolverConfig:
             raise InputError(f"solver.seed must not be negative, got {self.seed}")
         check_choice("solver.mode", self.mode, ["deterministic"])
         check_pattern("solver.schedule", self.schedule, SCHEDULES)
+        check_pattern("solver.slack", self.slack, ["auto", "example", "block:N", "shard", "all"])
+        if not self.cache_bytes > 0:
+            raise InputError(f"solver.cache_bytes must be positive, got {self.cache_bytes}")
+        if self.offender_cache < 0:
+            raise InputError(f"solver.offender_cache must not be negative, got {self.offender_cache}")
         check_pattern("solver.prune", self.prune, ["aggressive", "idle:N", "never"])
         if self.average and not self.schedule.startswith("reprocess:"):
             raise InputError(f'solver.average needs the schedule "reprocess:K", got {self.schedule!r}')
@@ -180,11 +194,15 @@ class OutputConfig:
     overwrite: bool = False
     """Replace a model that is there already."""
 
+    dual: str = "full"
+    """"full": all that `verify` needs to rebuild the lower bound; "summary": the bound then rests on the trainer."""
+
     log: str | None = None
     """A local file that gets one JSON object a line for every round."""
 
     def __post_init__(self) -> None:
         check_url("output.url", self.url)
+        check_choice("output.dual", self.dual, ["full", "summary"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

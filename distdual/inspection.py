@@ -57,7 +57,7 @@ def describe_model(model: Model) -> dict[str, Any]:
         "problem": model.problem.describe(),
         "C": model.C,
         "weights": len(model.w),
-        "support": len(model.dual.alpha),
+        "support": model.dual.support,
         "data": {"url": model.data.url, "examples": model.data.n_examples, "shards": len(model.data.checksum)},
         "certificate": certificate,
     }

@@ -4,12 +4,11 @@ weights.npy        float64 weights, the bias weight last if there is one
 model.json         the problem, C, the data set; written last: a folder without it holds no model
 certificate.json   lower, upper, gap, and the digests of all other files
 prior/             mean.npy, precision.npy, nonnegative.npy: those that were given
-dual/              the support constraints: example.npy, key_indptr.npy, key_values.npy, alpha.npy; beta.npy, the
-                   multipliers of w_k ≥ 0 under a full prior; and checksum.npy of the shards they were found in
+dual/              the support constraints, see dual.py, and checksum.npy of the shards they were found in
+run.json           while a run writes members of groups here: which folder to remove should it not end
 """
 
 import hashlib
-import io
 import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,29 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.location import Location
+from distdual.dual import FILES, AnyDual, Dual, Summary, describe_dual, npy, read_dual, read_npy
 from distdual.errors import InputError
 from distdual.prior import Prior
 from distdual.problems import problem_from
-from distdual.problems.base import Keys, Problem
+from distdual.problems.base import Problem
 from distdual.problems.load import Named
-from distdual.rows import Floats, Ints
+from distdual.rows import Floats
 
-FORMAT = 1
+FORMAT = 2  # 1 is what models are whose support constraints are of single examples
 
 PRIOR: dict[str, tuple[Any, tuple[int, ...]]] = {
     "mean": (np.float64, (1,)),
     "precision": (np.float64, (1, 2)),
     "nonnegative": (np.int64, (1,)),
 }
-
-
-class Dual(NamedTuple):
-    """The support constraints, named so that anyone can rebuild them from the data set."""
-
-    example: Ints  # ascending
-    keys: Keys
-    alpha: Floats
-    beta: Floats  # (n_weights,) multipliers of w_k ≥ 0 where the prior's precision is a full matrix, else empty
 
 
 class DataInfo(NamedTuple):
@@ -59,7 +50,7 @@ class Model:
     problem: Problem
     C: float
     prior: Prior
-    dual: Dual
+    dual: AnyDual
     data: DataInfo
     certificate: dict[str, Any]  # lower, upper, gap, target, certified, and how training went
     config: dict[str, Any]  # what the run was told
@@ -69,22 +60,19 @@ class Model:
         claim(location, overwrite=overwrite)
         files = {
             "weights.npy": npy(self.w),
-            "dual/example.npy": npy(self.dual.example),
-            "dual/key_indptr.npy": npy(self.dual.keys.indptr),
-            "dual/key_values.npy": npy(self.dual.keys.values),
-            "dual/alpha.npy": npy(self.dual.alpha),
-            "dual/beta.npy": npy(self.dual.beta),
+            **{f"dual/{name}.npy": npy(array) for name, array in self.dual.arrays().items()},
             "dual/checksum.npy": npy(self.data.checksum),
         }
         given = {name: getattr(self.prior, name) for name in PRIOR if getattr(self.prior, name) is not None}
         files |= {f"prior/{name}.npy": npy(array) for name, array in given.items()}
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
         files["certificate.json"] = to_json({**self.certificate, "sha256": digests})
-        files["model.json"] = to_json(
+        about = to_json(
             {
-                "format": FORMAT,
+                "format": 1 if isinstance(self.dual, Dual) else FORMAT,
                 "problem": self.problem.describe(),
                 "C": self.C,
+                **describe_dual(self.dual),
                 "prior": list(given),
                 "data": {
                     "url": self.data.url,
@@ -96,19 +84,44 @@ class Model:
                 "config": self.config,
             }
         )
+        before = read_json(location, "model.json").get("members") if location.exists("model.json") else None
         location.remove_file("model.json")
         for name, content in files.items():
             location.write(name, content)
+        for name in FILES:
+            if f"dual/{name}.npy" not in files:
+                location.remove_file(f"dual/{name}.npy")
+        location.remove_file("run.json")  # what it names belongs to a model from now on
+        location.write("model.json", about)
+        if isinstance(before, str) and before.startswith("dual/members-"):
+            (location / before).remove()
 
 
 def claim(location: Location, *, overwrite: bool) -> None:
     """Make sure that a model may be written here."""
     if location.is_empty():
         return
-    if not location.exists("model.json") and not location.exists("certificate.json"):
+    if not any(location.exists(name) for name in ("model.json", "certificate.json", "run.json")):
         raise InputError(f"{location}: already holds something that is not a model; choose another output.url")
     if location.exists("model.json") and not overwrite:
         raise InputError(f"{location}: already holds a model; choose another output.url or set output.overwrite=true")
+
+
+def begin_members(location: Location, run: str) -> str:
+    """A folder within the model's for members of groups, noted down so that a run that does not end leaves nothing."""
+    folder = f"dual/members-{run}"
+    location.write("run.json", to_json({"members": folder}))
+    return folder
+
+
+def remove_unfinished(location: Location) -> None:
+    """Remove what a run has left that did not end."""
+    if not location.exists("run.json"):
+        return
+    folder = read_json(location, "run.json").get("members")
+    if isinstance(folder, str) and folder.startswith("dual/members-") and ".." not in folder:
+        (location / folder).remove()
+    location.remove_file("run.json")
 
 
 def read_about(location: Location) -> dict[str, Any]:
@@ -145,33 +158,20 @@ def load_model(location: Location, problem: Named | None = None) -> Model:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         what = str(error) if isinstance(error, KeyError) else "a value"
         raise InputError(f"{location}/model.json: {what} is missing or of the wrong type") from None
-    keys = Keys(
-        read_npy(location, "dual/key_indptr.npy", np.int64), read_npy(location, "dual/key_values.npy", np.int32)
-    )
-    example = read_npy(location, "dual/example.npy", np.int64)
-    alpha = read_npy(location, "dual/alpha.npy", np.float64)
-    if not len(example) == len(alpha) == len(keys.indptr) - 1:
-        raise InputError(f"{location}/dual: example, key_indptr and alpha differ in length")
-    if keys.indptr[0] != 0 or keys.indptr[-1] != len(keys.values) or (np.diff(keys.indptr) < 0).any():
-        raise InputError(f"{location}/dual/key_indptr.npy: does not divide the {len(keys.values)} keys")
     w = read_npy(location, "weights.npy", np.float64)
     if len(w) != made.n_weights:
         raise InputError(f"{location}/weights.npy: {len(w)} weights, model.json speaks of {made.n_weights}")
-    beta = read_npy(location, "dual/beta.npy", np.float64)
-    dual = Dual(example, keys, alpha, beta)
-    return Model(w, made, C, prior, dual, info, read_json(location, "certificate.json"), config)
+    certificate = read_json(location, "certificate.json")
+    said = certificate.get("support")
+    dual = read_dual(location, about, said if isinstance(said, int) else 0)
+    if isinstance(dual, Summary) and len(dual.v) != len(w):
+        raise InputError(f"{location}/dual/v.npy: {len(dual.v)} numbers, one a weight is expected: {len(w)}")
+    return Model(w, made, C, prior, dual, info, certificate, config)
 
 
 def read_prior(location: Location, name: str) -> NDArray[Any]:
     dtype, dimensions = PRIOR[name]
     return read_npy(location, f"prior/{name}.npy", dtype, dimensions)
-
-
-def split_dual(dual: Dual, first: Ints, shard: int) -> Dual:
-    """The support constraints of one shard's examples."""
-    begin, end = np.searchsorted(dual.example, first[shard : shard + 2])
-    which = slice(int(begin), int(end))
-    return Dual(dual.example[which], dual.keys.take(which), dual.alpha[which], dual.beta[:0])
 
 
 def changed_files(location: Location, certificate: dict[str, Any]) -> list[str]:
@@ -180,25 +180,6 @@ def changed_files(location: Location, certificate: dict[str, Any]) -> list[str]:
     if not isinstance(digests, dict):
         raise InputError(f"{location}/certificate.json: sha256 must hold a digest for each file")
     return [name for name, digest in digests.items() if hashlib.sha256(location.read(name)).hexdigest() != digest]
-
-
-def npy(array: NDArray[Any]) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=False)
-    return buffer.getvalue()
-
-
-def read_npy(location: Location, name: str, dtype: Any, dimensions: tuple[int, ...] = (1,)) -> NDArray[Any]:
-    try:
-        array = np.lib.format.read_array(io.BytesIO(location.read(name)), allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{location}/{name}: not a NumPy array: {error}") from None
-    if array.dtype != dtype or array.ndim not in dimensions:
-        shape = "flat" if dimensions == (1,) else "flat or square"
-        raise InputError(f"{location}/{name}: a {shape} {np.dtype(dtype)} array is expected, found {array.dtype}")
-    return np.asarray(array)
 
 
 def to_json(value: dict[str, Any]) -> bytes:

@@ -13,19 +13,20 @@ from distdual.kernel import bare_kernel, gather_kernel, specialise
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
+Values = NDArray[Any]  # float32; sums of rows are float64
 Ints = NDArray[np.int64]
 Int32s = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 
 
 class DenseRows(NamedTuple):
-    values: Singles  # (n, width)
+    values: Values  # (n, width)
 
 
 class CsrRows(NamedTuple):
     indptr: Ints  # (n + 1,)
     indices: NDArray[Any]  # (nnz,) int32, or int64 past 2³¹ columns
-    values: Singles  # (nnz,)
+    values: Values  # (nnz,)
 
 
 class OuterRows(NamedTuple):
@@ -64,7 +65,7 @@ def n_rows(rows: Rows) -> int:
 def as_dense(rows: Features, width: int) -> DenseRows:
     if isinstance(rows, DenseRows):
         return rows
-    values = np.zeros((n_rows(rows), width), dtype=np.float32)
+    values = np.zeros((n_rows(rows), width), dtype=rows.values.dtype)
     at = slice(rows.indptr[0], rows.indptr[-1])
     values[np.repeat(np.arange(len(values)), np.diff(rows.indptr)), rows.indices[at]] = rows.values[at]
     return DenseRows(values)

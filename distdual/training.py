@@ -1,26 +1,31 @@
 """From a config to a certified model in its folder."""
 
-from collections.abc import Callable, Mapping
+import contextlib
+import secrets
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from distdual.config import Config, from_table, index_range
-from distdual.coordinator.train import Outcome, Round, Trainer
+from distdual.coordinator.ascent import add_rows
+from distdual.coordinator.train import Outcome, Round, Trainer, choice_of
 from distdual.data.location import Location
 from distdual.data.memory import MemoryDataset
 from distdual.data.store import Dataset, open_dataset
+from distdual.dual import AnyDual, Dual, GroupDual, Summary, read_npy
 from distdual.errors import InputError
-from distdual.hotstart import hot_start
-from distdual.model import DataInfo, Dual, Model, claim, load_model, read_npy
+from distdual.hotstart import check_same, hot_start
+from distdual.model import DataInfo, Model, begin_members, claim, load_model, remove_unfinished
 from distdual.prior import Prior
 from distdual.problems import make_problem
 from distdual.problems.base import Problem
 from distdual.problems.load import is_own
 from distdual.report.runlog import RunLog
-from distdual.rows import Floats
+from distdual.rows import Floats, product
 from distdual.workers.executor import open_executor
+from distdual.workers.groups import EXAMPLE, name_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,7 @@ def train(
     with (
         RunLog(config.output.log) as runlog,
         open_executor(config.cluster, dataset, problem, client) as executor,
+        members_of(config, output, choice_of(config.solver, dataset, problem).grain) as members,
     ):
 
         def each_round(line: Round) -> None:
@@ -66,28 +72,47 @@ def train(
             if watch:
                 watch(line)
 
-        trainer = Trainer(problem, dataset, executor, config.solver, each_round, prior, interrupted)
+        notes = None if members is None else output.absolute() / members
+        trainer = Trainer(problem, dataset, executor, config.solver, each_round, prior, notes, interrupted)
         if start:
-            hot_start(trainer.solver, start, dataset, executor, problem)
+            check_same(start, dataset, problem)
+            place = Location(config.solver.start or "", config.data.storage_options).absolute()
+            hot_start(trainer.solver, trainer.grouping, start, place, dataset, executor)
         outcome = trainer.run()
-    model = Model(
-        outcome.w,
-        problem,
-        config.solver.C,
-        prior,
-        dual_of(outcome),
-        DataInfo(
-            dataset.location.url,
-            dataset.fingerprint,
-            dataset.n_examples,
-            dataset.checksum,
-            dataset.layout.text.get("vocabulary"),
-        ),
-        {**summarise(outcome, config.solver.gap, dataset), "model": config.output.url},
-        config.public(),
-    )
-    model.save(output, overwrite=config.output.overwrite)
+        model = Model(
+            outcome.w,
+            problem,
+            config.solver.C,
+            prior,
+            dual_of(outcome, config.output.dual, members),
+            DataInfo(
+                dataset.location.url,
+                dataset.fingerprint,
+                dataset.n_examples,
+                dataset.checksum,
+                dataset.layout.text.get("vocabulary"),
+            ),
+            {**summarise(outcome, config.solver.gap, dataset), "model": config.output.url},
+            config.public(),
+        )
+        model.save(output, overwrite=config.output.overwrite)
     return Result(model, model.certificate, outcome.history)
+
+
+@contextlib.contextmanager
+def members_of(config: Config, output: Location, grain: int) -> Iterator[str | None]:
+    """The folder, within the model's, of files of members; None where there will be none, gone where training fails."""
+    groups = grain != EXAMPLE or np.isfinite(config.solver.cache_bytes)
+    if not groups or config.output.dual == "summary":
+        yield None
+        return
+    remove_unfinished(output)
+    folder = begin_members(output, secrets.token_hex(4))
+    try:
+        yield folder
+    except BaseException:
+        remove_unfinished(output)
+        raise
 
 
 def start_of(config: Config) -> Model | None:
@@ -110,14 +135,27 @@ def check_columns(dataset: Dataset, problem: Problem) -> None:
         )
 
 
-def dual_of(outcome: Outcome) -> Dual:
-    """The support constraints, sorted by example."""
+def dual_of(outcome: Outcome, asked: str, members: str | None) -> AnyDual:
+    """What proves `lower`: the support constraints or a summary."""
+    cache, beta = outcome.solver.cache, outcome.solver.multipliers()
+    support = cache.members[(cache.alpha.view[cache.members] > 0) & (cache.example.view[cache.members] >= 0)]
+    alpha = cache.alpha.view[support]
+    if asked == "summary":
+        v = np.zeros(cache.n_weights)
+        if cache.rows is not None:
+            add_rows(cache.rows.view, np.where(cache.example.view >= 0, cache.alpha.view, 0.0), v)
+        return Summary(np.array([product(alpha, cache.margin.view[support])]), v, beta, len(support))
+    if not cache.referenced:
+        return single_dual(outcome)
+    assert members is not None
+    return GroupDual(*outcome.grouping.resolve(cache.reference.view[support], alpha), beta, members)
+
+
+def single_dual(outcome: Outcome) -> Dual:
+    """The support constraints of a run in which no examples shared a slack, sorted by example."""
     cache = outcome.solver.cache
-    support = cache.members[cache.alpha.view[cache.members] > 0]
-    example = cache.example.view[support]
-    beta = np.zeros(cache.prior.n_weights if cache.prior.full else 0)
-    beta[-1 - example[example < 0]] = cache.alpha.view[support[example < 0]]
-    support = support[example >= 0]
+    support = cache.members[(cache.alpha.view[cache.members] > 0) & (cache.example.view[cache.members] >= 0)]
+    beta = outcome.solver.multipliers()
     return Dual(cache.example.view[support], cache.keys().take(support), cache.alpha.view[support], beta)
 
 
@@ -159,10 +197,14 @@ def summarise(outcome: Outcome, target: float, dataset: Dataset | MemoryDataset)
         "passes": totals.passes,
         "rounds": totals.rounds,
         "oracle_calls": totals.oracle_calls,
+        "calls_saved": totals.calls_saved,
         "offenders": totals.offenders,
         "cache_rows": len(outcome.solver.cache),
         "cache_bytes": outcome.solver.cache.nbytes,
         "support": len(outcome.solver.support()),
+        "slack": name_of(outcome.grouping.grain),
+        "coalesced": totals.coalesced,
+        "wire_bytes": totals.wire_bytes,
         "seconds": outcome.seconds,
         "ascent_seconds": totals.ascent_seconds,
         "wait_seconds": totals.wait_seconds,

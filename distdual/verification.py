@@ -12,15 +12,17 @@ import numpy as np
 
 from distdual.certificate import Certificate, ShardLoss, objective, upper_bound
 from distdual.config import ClusterConfig
-from distdual.coordinator.ascent import add_rows
 from distdual.data.location import Location
 from distdual.data.store import Dataset, open_dataset
+from distdual.dual import AnyDual, Dual, GroupDual, Summary
 from distdual.errors import InputError
-from distdual.model import Dual, Model, changed_files, load_model, split_dual
-from distdual.problems.base import Keys, Problem
+from distdual.model import Model, changed_files, load_model
+from distdual.problems.base import Problem
 from distdual.problems.load import Named
 from distdual.rows import Floats, Ints, product
+from distdual.support import Support, no_support
 from distdual.workers.executor import open_executor
+from distdual.workers.groups import add_runs
 from distdual.workers.scan import Source
 
 SAME = 1e-9  # relative difference up to which a recomputed bound is the recorded one
@@ -70,12 +72,12 @@ def verify(
     place = data if isinstance(data, Location) else Location(data or claimed.data.url, folder.storage_options)
     dataset = open_dataset(place)
     check_shape(claimed, dataset)
-    dual, out_of_range = existing(claimed.dual, dataset.n_examples)
-    parts = [split_dual(dual, dataset.first, s) for s in range(dataset.n_shards)]
+    dual, out_of_range = existing(claimed.dual, dataset)
+    supports = support_parts(dual, dataset, folder)
     with open_executor(cluster or ClusterConfig(), dataset, claimed.problem, client) as executor:
         executor.publish(0, claimed.w)
         shards = range(dataset.n_shards)
-        checks = list(executor.map_shards(check_shard, shards, [claimed.C] * len(shards), parts))
+        checks = list(executor.map_shards(check_shard, shards, [claimed.C] * len(shards), supports))
     findings = [
         *(f"{folder}/{name} is not what training wrote" for name in changed_files(folder, claimed.certificate)),
         *data_findings(claimed, dataset, [c.shard for c in checks if c.bytes_read < 0]),
@@ -95,33 +97,49 @@ def check_shape(model: Model, dataset: Dataset) -> None:
             raise InputError(f"{dataset.location}: {name} is {value}, but the model was trained with {described[name]}")
 
 
-def existing(dual: Dual, n_examples: int) -> tuple[Dual, int]:
+def existing(dual: AnyDual, dataset: Dataset) -> tuple[AnyDual, int]:
     """The support constraints that the data set can have, and the number of others."""
-    there = (dual.example >= 0) & (dual.example < n_examples)
+    if isinstance(dual, Summary):
+        return dual, 0
+    if isinstance(dual, GroupDual):
+        there = dual.shard < dataset.n_shards
+        kept = dual._replace(
+            shard=dual.shard[there], file=dual.file[there], row=dual.row[there], alpha=dual.alpha[there]
+        )
+        return kept, int((~there).sum())
+    there = (dual.example >= 0) & (dual.example < dataset.n_examples)
     order = np.flatnonzero(there)[np.argsort(dual.example[there], kind="stable")]
     return Dual(dual.example[order], dual.keys.take(order), dual.alpha[order], dual.beta), int((~there).sum())
 
 
-def check_shard(source: Source | Dataset, problem: Problem, w: Floats, shard: int, C: float, dual: Dual) -> ShardCheck:
+def support_parts(dual: AnyDual, dataset: Dataset, folder: Location) -> list[Support]:
+    """What each shard has to rebuild; nothing of a summary."""
+    if isinstance(dual, Summary):
+        return [no_support() for _ in range(dataset.n_shards)]
+    return [Support(dual.of_shard(dataset.first, s), folder) for s in range(dataset.n_shards)]
+
+
+def check_shard(
+    source: Source | Dataset, problem: Problem, w: Floats, shard: int, C: float, support: Support
+) -> ShardCheck:
     """Runs on a worker: this shard's share of P(w) and of D(α). A changed shard reports bytes_read = −1."""
     dataset = source.open()
     found, n_bytes = dataset.read(shard, check=False)
     costs = problem.costs(found)
     slack = problem.offenders(w, found).slack
-    local = dual.example - found.first
-    keys = Keys(dual.keys.indptr, dual.keys.values)
-    problem.check_keys(found, local, keys)
-    constraints = problem.constraints(found, local, keys)
-    v = np.zeros(problem.n_weights)
-    add_rows(constraints.rows, dual.alpha, v)
-    used = np.bincount(local, dual.alpha, minlength=found.n_examples)
-    negative = np.bincount(local, dual.alpha < 0, minlength=found.n_examples) > 0
+    v, margins = np.zeros(problem.n_weights), [0.0]
+    used, negative = np.zeros(found.n_examples), np.zeros(found.n_examples, dtype=np.bool_)
+    for piece in support.pieces(found, problem):
+        add_runs(piece.constraints.rows, piece.alpha, np.array([0, len(piece.alpha)]), v[np.newaxis])
+        margins.append(product(piece.alpha, piece.constraints.margin))
+        used += np.bincount(piece.example, piece.alpha, minlength=found.n_examples)
+        negative[piece.example[piece.alpha < 0]] = True
     infeasible = np.flatnonzero((used > C * costs * (1 + FEASIBLE)) | negative | ~np.isfinite(used))
     return ShardCheck(
         shard,
         problem.exact,
         product(costs, slack),
-        product(dual.alpha, constraints.margin),
+        math.fsum(margins),
         v,
         found.first + infeasible,
         n_bytes if dataset.is_intact(found) else -1,
@@ -170,12 +188,17 @@ def conclude(model: Model, dataset: Dataset, checks: list[ShardCheck], findings:
     lower = -model.prior.conjugate(np.zeros_like(model.w))  # D(0) always holds
     if multipliers_are_valid(model) and not any(len(check.infeasible) for check in checks):
         v = np.sum([check.v for check in checks], axis=0)
+        margins = [check.margins for check in checks]
+        if isinstance(model.dual, Summary):
+            v, margins = model.dual.v.copy(), [float(model.dual.linear[0])]
         v[: len(model.dual.beta)] += model.dual.beta
-        lower = math.fsum(check.margins for check in checks) - model.prior.conjugate(v)
+        lower = math.fsum(margins) - model.prior.conjugate(v)
     for name, found in (("lower", lower), ("upper" if exact else "estimate", value)):
         said = claimed_number(model, name)
         if not abs(said - found) <= SAME * max(abs(said), abs(found)):
             findings.append(f"{name} is {found:.12g} when recomputed, certificate.json says {said:.12g}")
+    if isinstance(model.dual, Summary):
+        findings.append("the model holds a summary of its dual: the lower bound rests on the trainer's rows")
     if not exact:
         findings.append(f"inference is inexact: there is no upper bound, {value:.12g} is an estimate of P(w)")
     proven = Certificate(lower, value if exact else math.inf, 0)
@@ -188,7 +211,7 @@ def conclude(model: Model, dataset: Dataset, checks: list[ShardCheck], findings:
         target,
         not findings and gap <= target,
         tuple(findings),
-        len(model.dual.alpha),
+        model.dual.support,
         dataset.n_examples,
         sum(max(0, check.bytes_read) for check in checks),
         None if exact else value,

@@ -22,6 +22,8 @@ ORDER = [
     "certificate",
     "workers",
     "coordinator",
+    "dual",
+    "support",
     "model",
     "hotstart",
     "report",

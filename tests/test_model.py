@@ -247,7 +247,7 @@ def test_a_model_json_that_makes_no_sense_is_an_error(changes, folder):
 def test_a_newer_format_asks_for_an_upgrade(folder):
     about = json.loads((folder / "model.json").read_text())
     (folder / "model.json").write_text(json.dumps({**about, "format": 99}))
-    with pytest.raises(InputError, match="model format 99 is newer than 1, the newest this version reads; upgrade"):
+    with pytest.raises(InputError, match="model format 99 is newer than 2, the newest this version reads; upgrade"):
         load_model(at(folder))
 
 

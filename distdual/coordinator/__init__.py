@@ -1,1 +1,2 @@
-"""What runs in one place: cache, ascent (kernels), solver, schedule (pure decisions), train (the loop)."""
+"""What runs in one place: growing, cache, ascent (kernels), solver, ledger, condense, grouping,
+granularity and schedule (pure decisions), train (the loop)."""

@@ -4,14 +4,14 @@ Constraints live in slots that never move between prunings. Arrays grow in place
 group, so that a kernel meets the constraints of one slack together wherever their rows lie.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from distdual.coordinator.group import Scratch
+from distdual.coordinator.growing import Growing, GrowingFeatures, GrowingOuter, ragged_take
 from distdual.coordinator.space import Plain, Space, curvature, space_of
-from distdual.data.shard import take_rows
 from distdual.errors import InputError
 from distdual.kernel import bare_kernel
 from distdual.prior import Prior
@@ -20,141 +20,17 @@ from distdual.rows import (
     Bools,
     CsrRows,
     DenseRows,
-    Features,
     Floats,
     Ints,
     OuterRows,
     Rows,
     add,
-    as_csr,
-    as_dense,
     inner,
 )
-from distdual.workers.scan import Identities, are_new, identities
+from distdual.workers.identity import Identities, are_new, identities
 
-
-class Growing:
-    """A NumPy array that grows in place at its end. A view of it dies with the next `extend`."""
-
-    def __init__(self, dtype: Any, width: int = 0) -> None:
-        self.width = width
-        self.size = 0
-        self.buffer: NDArray[Any] = np.empty((0, width) if width else 0, dtype=dtype)
-
-    @property
-    def view(self) -> NDArray[Any]:
-        return self.buffer[: self.size]
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.buffer.nbytes)
-
-    def extend(self, part: NDArray[Any]) -> None:
-        need = self.size + len(part)
-        if need > len(self.buffer):
-            room = max(need, len(self.buffer) + len(self.buffer) // 2)
-            self.buffer.resize((room, self.width) if self.width else room, refcheck=False)  # realloc: no second copy
-        self.buffer[self.size : need] = part
-        self.size = need
-
-    def keep(self, which: NDArray[Any]) -> None:
-        """Drop all entries but these, given in ascending order."""
-        self.buffer[: len(which)] = self.buffer[which]
-        self.size = len(which)
-
-
-class GrowingFeatures:
-    """Dense or CSR rows, growing in place."""
-
-    def __init__(self, like: Features) -> None:
-        self.dense = isinstance(like, DenseRows)
-        if isinstance(like, DenseRows):
-            self.values = Growing(np.float32, like.values.shape[1])
-        else:
-            self.indptr = Growing(np.int64)
-            self.indptr.extend(np.zeros(1, dtype=np.int64))
-            self.indices = Growing(like.indices.dtype)
-            self.values = Growing(np.float32)
-
-    def __len__(self) -> int:
-        return self.values.size if self.dense else self.indptr.size - 1
-
-    @property
-    def view(self) -> Features:
-        if self.dense:
-            return DenseRows(self.values.view)
-        return CsrRows(self.indptr.view, self.indices.view, self.values.view)
-
-    @property
-    def nbytes(self) -> int:
-        return self.values.nbytes if self.dense else self.values.nbytes + self.indices.nbytes + self.indptr.nbytes
-
-    def extend(self, rows: Features) -> None:
-        """Add rows; those in the other format, which a user's own problem may send, are converted."""
-        if self.dense:
-            self.values.extend(as_dense(rows, self.values.width).values)
-            return
-        rows = as_csr(rows, self.indices.buffer.dtype)
-        at = slice(rows.indptr[0], rows.indptr[-1])
-        self.indptr.extend(rows.indptr[1:] - rows.indptr[0] + self.indptr.view[-1])
-        self.indices.extend(rows.indices[at])
-        self.values.extend(rows.values[at])
-
-    def keep(self, which: Ints) -> None:
-        if self.dense:
-            self.values.keep(which)
-            return
-        at, new = ragged_take(self.indptr.view, which)
-        self.indices.keep(at)
-        self.values.keep(at)
-        self.indptr.size = 0
-        self.indptr.extend(new)
-
-
-class GrowingOuter:
-    """Outer rows, growing in place; the features of an example that is here already are not stored again."""
-
-    def __init__(self, like: OuterRows) -> None:
-        self.x = GrowingFeatures(like.x)
-        self.at = Growing(np.int64)
-        self.plus = Growing(np.int32)
-        self.minus = Growing(np.int32)
-        self.scale = Growing(np.float64)
-        self.width = like.width
-
-    @property
-    def view(self) -> OuterRows:
-        return OuterRows(self.x.view, self.at.view, self.plus.view, self.minus.view, self.scale.view, self.width)
-
-    @property
-    def nbytes(self) -> int:
-        return self.x.nbytes + sum(part.nbytes for part in (self.at, self.plus, self.minus, self.scale))
-
-    def extend(self, rows: OuterRows, stored: Ints) -> None:
-        """Add rows; `stored` is the slot of another constraint of the same example, or −1."""
-        new = np.flatnonzero(stored < 0)
-        place = np.where(stored < 0, 0, self.at.view[stored] if self.at.size else 0)
-        place[new] = len(self.x) + np.arange(len(new))
-        self.x.extend(take_rows(rows.x, rows.at[new]))
-        self.at.extend(place)
-        self.plus.extend(rows.plus)
-        self.minus.extend(rows.minus)
-        self.scale.extend(rows.scale)
-
-    def keep(self, which: Ints) -> None:
-        for part in (self.at, self.plus, self.minus, self.scale):
-            part.keep(which)
-        used, place = np.unique(self.at.view, return_inverse=True)
-        self.x.keep(used)
-        self.at.size = 0
-        self.at.extend(place)
-
-
-def ragged_take(indptr: Ints, which: Ints) -> tuple[Ints, Ints]:
-    """Positions of the values of the chosen entries, and the indptr of what is taken."""
-    lengths = np.diff(indptr)[which]
-    new = np.concatenate([[0], np.cumsum(lengths)])
-    return np.repeat(indptr[which] - new[:-1], lengths) + np.arange(new[-1]), new
+NO_REFERENCE = np.iinfo(np.int64).max
+NO_REFERENCES: Ints = np.empty(0, dtype=np.int64)
 
 
 class View(NamedTuple):
@@ -175,26 +51,36 @@ class View(NamedTuple):
 class ConstraintCache:
     """The constraints met so far, their α, and the groups that share a slack.
 
-    The group of a constraint is its example; negative numbers are groups of their own that belong to no example.
+    The group of a constraint is its example, or the first example of several that share a slack; negative numbers are
+    groups of their own that belong to no example. A tight cache takes no memory in advance.
     """
 
-    def __init__(self, C: float, prior: Prior) -> None:
+    def __init__(self, C: float, prior: Prior, *, tight: bool = False) -> None:
         self.C = C
         self.prior = prior
+        self.tight = tight
+        self.clear()
+
+    def clear(self) -> None:
+        def growing(dtype: Any, width: int = 0) -> Growing:
+            return Growing(dtype, width, tight=self.tight)
+
         self.rows: GrowingFeatures | GrowingOuter | None = None
-        self.example = Growing(np.int64)
-        self.cost = Growing(np.float64)
-        self.margin = Growing(np.float64)
-        self.alpha = Growing(np.float64)
-        self.curve = Growing(np.float64)
-        self.identity = Growing(np.uint64)
-        self.idle = Growing(np.int32)  # scans since α was last above 0
-        self.images = Growing(np.float64, prior.n_weights if prior.full else 0)
-        self.key_indptr = Growing(np.int64)
+        self.example = growing(np.int64)
+        self.cost = growing(np.float64)
+        self.margin = growing(np.float64)
+        self.alpha = growing(np.float64)
+        self.curve = growing(np.float64)
+        self.identity = growing(np.uint64)
+        self.idle = growing(np.int32)  # scans since α was last above 0
+        self.reference = growing(np.int64)  # see ledger; only where there are groups of examples
+        self.referenced = False
+        self.images = growing(np.float64, self.prior.n_weights if self.prior.full else 0)
+        self.key_indptr = growing(np.int64)
         self.key_indptr.extend(np.zeros(1, dtype=np.int64))
-        self.key_values = Growing(np.int32)
-        self.gram_indptr = Growing(np.int64)  # see space.Plain
-        self.gram = Growing(np.float64)
+        self.key_values = growing(np.int32)
+        self.gram_indptr = growing(np.int64)  # see space.Plain
+        self.gram = growing(np.float64)
         self.members: Ints = np.empty(0, dtype=np.int64)
         self.group_indptr: Ints = np.zeros(1, dtype=np.int64)
         self.group_example: Ints = np.empty(0, dtype=np.int64)  # ascending
@@ -207,18 +93,34 @@ class ConstraintCache:
         return len(self.group_example)
 
     @property
+    def n_weights(self) -> int:
+        return self.prior.n_weights
+
+    @property
     def single(self) -> bool:
         """No two constraints share a slack."""
         return self.n_groups == len(self)
 
     @property
     def nbytes(self) -> int:
-        flat = sum(column.nbytes for column in (*self._columns, self.key_indptr, self.key_values, self.gram))
-        return flat + self.members.nbytes + (self.rows.nbytes if self.rows else 0)
+        columns = (*self._columns, self.key_indptr, self.key_values, self.gram_indptr, self.gram)
+        groups = self.members.nbytes + self.group_indptr.nbytes + self.group_example.nbytes
+        return sum(column.nbytes for column in columns) + groups + (self.rows.nbytes if self.rows else 0)
+
+    def nbytes_with(self, parts: list[Constraints]) -> int:
+        """What it would take with these added, each of them new."""
+        own = self._columns if self.referenced else [*self._columns, self.reference]
+        flat = sum(column.buffer.itemsize * max(1, column.width) for column in own) + 40  # indptr, members, groups
+        group = np.searchsorted(self.group_example, np.concatenate([part.example for part in parts]))
+        siblings = np.diff(self.group_indptr, append=self.group_indptr[-1])[np.minimum(group, self.n_groups)]
+        inner = 8 * int(siblings.sum()) if self.prior.plain else 0
+        new = sum(rows_nbytes(part.rows) + part.keys.values.nbytes + flat * len(part.margin) for part in parts)
+        return self.nbytes + new + inner
 
     @property
     def _columns(self) -> list[Growing]:
         columns = [self.example, self.cost, self.margin, self.alpha, self.curve, self.identity, self.idle]
+        columns = [*columns, self.reference] if self.referenced else columns
         return [*columns, self.images] if self.prior.full else columns
 
     def view(self) -> View:
@@ -248,9 +150,16 @@ class ConstraintCache:
         known: Identities = self.identity.view[slots]
         return known
 
-    def insert(self, *parts: Constraints) -> Ints:
-        """Add the constraints that are not here yet, with α = 0; no two parts share examples. Returns their slots."""
-        slots = np.concatenate([self._append(part) for part in parts])
+    def insert(self, *parts: Constraints, references: Sequence[Ints] = ()) -> Ints:
+        """Add the constraints that are not here yet, with α = 0; no two parts share examples. Returns their slots.
+
+        `references`, one array for each part, say what rows of groups are made of; see ledger.
+        """
+        if references and not self.referenced:
+            self.referenced = True
+            self.reference.extend(np.full(len(self), NO_REFERENCE))
+        given = references or [NO_REFERENCES] * len(parts)
+        slots = np.concatenate([self._append(part, own) for part, own in zip(parts, given, strict=True)])
         self._index(slots)
         self._extend_gram(slots)
         return slots
@@ -278,12 +187,17 @@ class ConstraintCache:
         start[self.members] = np.repeat(self.group_indptr[:-1], np.diff(self.group_indptr))
         return place, start
 
-    def _append(self, new: Constraints) -> Ints:
+    def _append(self, new: Constraints, references: Ints) -> Ints:
         identity = identities(new.example, new.keys)
         fresh = are_new(identity, self._near(new.example))
         if not fresh.all():
             new, identity = new.take(np.flatnonzero(fresh)), identity[fresh]
+            references = references[fresh] if len(references) else references
         n = len(identity)
+        if not n:
+            return np.empty(0, dtype=np.int64)
+        if self.referenced:
+            self.reference.extend(references if len(references) else np.full(n, NO_REFERENCE))
         slots = np.arange(len(self), len(self) + n)
         self._extend_rows(new)
         self.example.extend(new.example)
@@ -304,11 +218,12 @@ class ConstraintCache:
 
     def _extend_rows(self, new: Constraints) -> None:
         if isinstance(new.rows, OuterRows):
-            self.rows = self.rows or GrowingOuter(new.rows)
+            self.rows = self.rows or GrowingOuter(new.rows, tight=self.tight)
             assert isinstance(self.rows, GrowingOuter)
             self.rows.extend(new.rows, self._sibling(new.example))
             return
-        self.rows = self.rows or GrowingFeatures(new.rows)
+        if self.rows is None:
+            self.rows = GrowingFeatures(new.rows, tight=self.tight)
         assert isinstance(self.rows, GrowingFeatures)
         self.rows.extend(new.rows)
 
@@ -386,14 +301,19 @@ class ConstraintCache:
         self.group_example = by_group[starts]
 
 
+def rows_nbytes(rows: Rows) -> int:
+    parts = [*rows.x, rows.at, rows.plus, rows.minus, rows.scale] if isinstance(rows, OuterRows) else [*rows]
+    return sum(int(part.nbytes) for part in parts)
+
+
 def unit_rows(at: Ints, like: Rows) -> Rows:
     """Rows e_k, in the format of others."""
     n = len(at)
     if isinstance(like, OuterRows):
         raise InputError("prior: w_k ≥ 0 under a full precision matrix is not possible for multiclass problems")
     if isinstance(like, CsrRows):
-        return CsrRows(np.arange(n + 1), at.astype(like.indices.dtype), np.ones(n, dtype=np.float32))
-    dense = np.zeros((n, like.values.shape[1]), dtype=np.float32)
+        return CsrRows(np.arange(n + 1), at.astype(like.indices.dtype), np.ones(n, dtype=like.values.dtype))
+    dense = np.zeros((n, like.values.shape[1]), dtype=like.values.dtype)
     dense[np.arange(n), at] = 1.0
     return DenseRows(dense)
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distdual.rows import Ints
+from distdual.workers.groups import ALL, EXAMPLE
 
 FIRST_PIECE = 1024  # examples scanned for the first w
 NEAR = 0.05  # estimated gap below which a pass is scanned at one w, and so certifies
@@ -73,6 +74,7 @@ class Limits:
     max_passes: int
     max_seconds: float
     seed: int
+    grain: int = EXAMPLE  # examples that share a slack: rounds never cut such a group
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +102,12 @@ def next_step(progress: Progress, sizes: Ints, limits: Limits) -> Pass | Stop:
     order = np.random.default_rng([limits.seed, 0, progress.n_passes]).permutation(len(sizes))
     whole = [Piece(int(s), 0, int(sizes[s])) for s in order]
     tight = Ascent(SLACK * limits.target, MANY)
-    if name == "batch":
+    if name == "batch" or (name == "mine" and limits.grain == ALL):
         return Pass(True, (tuple(whole),), tight, tight)
     if name == "mine":
         eighth = -(-int(sizes.sum()) // 8)
         certify = is_near(progress, 2 * limits.target)
-        rounds = (tuple(whole),) if certify else cut_rounds(whole, eighth, eighth)
+        rounds = (tuple(whole),) if certify else cut_rounds(whole, eighth, eighth, limits.grain)
         return Pass(certify, rounds, tight, tight, prune=True)
     if name == "ratio":
         visits = Ascent(0.0, 0, revisits=int(number))
@@ -151,15 +153,17 @@ def after_scan(plan: Ascent, unseen: float, target: float) -> Ascent:
 def passing(progress: Progress, limits: Limits, whole: list[Piece], between: Ascent, last: Ascent) -> Pass:
     """A first pass in pieces that grow; then as many rounds as sweeps cost no more than the oracle; near, at one w."""
     n_examples = sum(piece.end for piece in whole)
+    if limits.grain == ALL:
+        return Pass(True, (tuple(whole),), between, last)
     if progress.n_passes == 0:
         most = n_examples if between.slope else -(-n_examples // 8)
-        return Pass(False, cut_rounds(whole, FIRST_PIECE, most), between, last)
+        return Pass(False, cut_rounds(whole, FIRST_PIECE, most, limits.grain), between, last)
     near = is_near(progress, max(NEAR, 2 * limits.target))
     n_rounds = 1 if near else min(MOST_ROUNDS, int(progress.oracle_sweeps))
     if n_rounds <= 1:
         return Pass(True, (tuple(whole),), between, last)
     size = -(-n_examples // n_rounds)
-    return Pass(False, cut_rounds(whole, size, size), between, last)
+    return Pass(False, cut_rounds(whole, size, size, limits.grain), between, last)
 
 
 def is_near(progress: Progress, gap: float) -> bool:
@@ -167,18 +171,21 @@ def is_near(progress: Progress, gap: float) -> bool:
     return min(progress.estimate, progress.gap) <= gap or progress.n_passes % CERTIFY_EVERY == CERTIFY_EVERY - 1
 
 
-def cut_rounds(whole: list[Piece], first: int, most: int) -> tuple[tuple[Piece, ...], ...]:
-    """Rounds of `first` examples, then each of as many as all before it, but of at most `most`: w comes soon."""
+def cut_rounds(whole: list[Piece], first: int, most: int, grain: int = EXAMPLE) -> tuple[tuple[Piece, ...], ...]:
+    """Rounds of `first` examples, then each of as many as all before it, but of at most `most`: w comes soon.
+
+    Shards are cut at multiples of `grain` only, so a round may get a few more.
+    """
     rounds: list[tuple[Piece, ...]] = []
     current: list[Piece] = []
     seen, room = 0, min(first, most)
     for piece in whole:
         begin = piece.begin
         while begin < piece.end:
-            end = min(piece.end, begin + room)
+            end = min(piece.end, -(-(begin + room) // grain) * grain)
             current.append(Piece(piece.shard, begin, end))
             seen, room, begin = seen + end - begin, room - (end - begin), end
-            if room == 0:
+            if room <= 0:
                 rounds.append(tuple(current))
                 current, room = [], min(max(first, seen), most)
     if current:

@@ -1,6 +1,6 @@
 """What are the best α and w for the constraints met so far? A hot-started maximiser of D(α)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,9 +33,9 @@ class Sweep(NamedTuple):
 class Solver:
     """Owns the cache, α and w. α stays feasible and w = ∇R*(Σ α x) at all times; D(α) never falls."""
 
-    def __init__(self, C: float, seed: int, prior: Prior) -> None:
+    def __init__(self, C: float, seed: int, prior: Prior, *, tight: bool = False) -> None:
         self.prior = prior
-        self.cache = ConstraintCache(C, prior)
+        self.cache = ConstraintCache(C, prior, tight=tight)
         self.v: Floats = np.zeros(prior.n_weights)
         self.w: Floats = prior.weights(self.v)
         self.mean: Floats = np.empty(0)  # of w over the last sweep that visited all, where nothing came after it
@@ -48,11 +48,11 @@ class Solver:
         self.should_stop: Callable[[], bool] = lambda: False
         self.lower = self._dual()
 
-    def insert(self, *parts: Constraints) -> Ints:
+    def insert(self, *parts: Constraints, references: Sequence[Ints] = ()) -> Ints:
         """Add the constraints that are new, and weights that may not be negative with the first; returns the slots."""
         if not len(self.cache) and self.prior.full:
-            self.cache.insert_nonnegative(parts[0].rows)
-        slots = self.cache.insert(*parts)
+            self.cache.insert_nonnegative(next((part.rows for part in parts if len(part.margin)), parts[0].rows))
+        slots = self.cache.insert(*parts, references=references)
         self._view, self.mean = None, np.empty(0)
         return slots
 
@@ -116,7 +116,7 @@ class Solver:
             view = self._arrays()
             add_rows(view.rows, view.alpha, self.v)
             self.w[:] = self.prior.weights(self.v)
-        self.lower = self._dual()
+        self.lower = max(self.lower, self._dual())  # the same up to rounding where constraints were coalesced
         return self.lower
 
     def cache_upper(self) -> float:
@@ -127,11 +127,27 @@ class Solver:
             view.rows, view.margin, view.members, view.group_indptr, view.capacity, w
         )
 
-    def start_from(self, constraints: Constraints, alpha: Floats) -> None:
+    def start_from(self, constraints: Constraints, alpha: Floats, references: Sequence[Ints] = ()) -> None:
         """Take over constraints with their α, which the caller has made feasible."""
-        slots = self.insert(constraints)
+        slots = self.insert(constraints, references=references)
         self.cache.alpha.view[slots] = alpha
         self.bound()
+
+    def replace(self, constraints: Constraints, alpha: Floats, references: Sequence[Ints] = ()) -> None:
+        """Hold these instead of all constraints of examples; Σ α x and Σ α l are the same, so nothing else changes."""
+        beta = self.multipliers()
+        self.cache.clear()
+        slots = self.insert(constraints, references=references)
+        self.cache.alpha.view[slots] = alpha
+        own = np.flatnonzero(self.cache.example.view < 0)
+        self.cache.alpha.view[own] = beta[-1 - self.cache.example.view[own]]
+
+    def multipliers(self) -> Floats:
+        """β of w_k ≥ 0, one a weight, where the prior's precision is a full matrix."""
+        beta = np.zeros(self.prior.n_weights if self.prior.full else 0)
+        own = np.flatnonzero(self.cache.example.view < 0)
+        beta[-1 - self.cache.example.view[own]] = self.cache.alpha.view[own]
+        return beta
 
     def candidate(self, *, averaged: bool = False) -> Floats:
         """The weights to scan with and to certify, kept feasible.

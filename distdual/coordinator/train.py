@@ -5,7 +5,7 @@ Decisions come from `schedule`; this file carries them out.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -14,19 +14,30 @@ import numpy as np
 from distdual.certificate import Certificate, ShardLoss, objective, upper_bound
 from distdual.config import SolverConfig
 from distdual.coordinator.ascent import violation
+from distdual.coordinator.cache import rows_nbytes
+from distdual.coordinator.granularity import Choice, choose
+from distdual.coordinator.grouping import Grouping
 from distdual.coordinator.schedule import Ascent, Limits, Pass, Piece, Progress, Stop, after_scan, next_step
 from distdual.coordinator.solver import Solver, relative_gap
+from distdual.data.location import Location
 from distdual.data.memory import MemoryDataset
 from distdual.data.store import Dataset
+from distdual.errors import InputError
 from distdual.prior import Prior
 from distdual.problems.base import Problem
 from distdual.rows import Floats
 from distdual.workers.executor import Executor
+from distdual.workers.groups import ALL, EXAMPLE, name_of
+from distdual.workers.members import Notes
 from distdual.workers.scan import Scan, ShardReport
 
 log = logging.getLogger(__name__)
 
 ROUND_WORK = 10_000  # what a round costs whatever its size, in ascent updates of one row
+NOTHING: Any = np.empty(0, dtype=np.uint64)
+NO_NOTES: Mapping[int, tuple[Notes, ...]] = {}
+ENOUGH = 0.5  # share of the last gap that recent offenders must show to be worth a round
+MOST_RECENT = 10  # such rounds between two passes
 
 
 @dataclass(slots=True)
@@ -36,8 +47,11 @@ class Totals:
     passes: int = 0
     rounds: int = 0
     oracle_calls: int = 0
+    calls_saved: int = 0  # by constraints from recent offenders
     offenders: int = 0
     pruned: int = 0
+    coalesced: int = 0
+    wire_bytes: int = 0  # of constraints' rows, from workers to the coordinator
     bytes_read: int = 0
     read_seconds: float = 0.0
     scan_seconds: float = 0.0
@@ -60,6 +74,8 @@ class Round:
     cache_rows: int
     cache_bytes: int
     support: int
+    slack: str  # what shares a slack
+    events: list[str]  # what was done to the cache or to the groups
     totals: dict[str, Any]
 
 
@@ -74,6 +90,7 @@ class Outcome:
     history: list[Round]
     totals: Totals
     solver: Solver
+    grouping: Grouping
     estimate: float = np.inf  # of P(w), too low by what inexact inference missed; infinity where `upper` is proven
 
 
@@ -87,8 +104,10 @@ class Trainer:
     config: SolverConfig
     watch: Callable[[Round], None]
     prior: Prior | None = None
+    notes: Location | None = None  # where workers write down who is in a group's row; without, nobody can verify α
     interrupted: Callable[[], bool] = lambda: False
     solver: Solver = field(init=False)
+    grouping: Grouping = field(init=False)
     totals: Totals = field(default_factory=Totals)
     history: list[Round] = field(default_factory=list)
     version: int = 0
@@ -97,13 +116,29 @@ class Trainer:
     best_upper: float = np.inf
     best_version: int = -1
     estimate: float = np.inf
+    shown: float = np.inf  # the same gap as a difference
     best_estimate: float = np.inf  # of P(w) by inexact inference
 
     def __post_init__(self) -> None:
         self.prior = self.prior or Prior(self.problem.n_weights)
-        self.solver = Solver(self.config.C, self.config.seed, self.prior)
+        budget = self.config.cache_bytes
+        self.solver = Solver(self.config.C, self.config.seed, self.prior, tight=np.isfinite(budget))
+        choice = choice_of(self.config, self.dataset, self.problem)
+        self.grouping = Grouping(choice.grain, self.dataset.first, budget, self.notes)
+        self.grouping.check_budget(self.solver.cache)
+        self.grouping.tell(choice.why)
+        self._check_offender_cache()
         self.solver.should_stop = lambda: self.interrupted() or self._seconds() >= self.config.max_seconds
         self.best_w = self.solver.candidate()
+
+    def _check_offender_cache(self) -> None:
+        """It lives in files of members, which only groups of examples have."""
+        if self.config.offender_cache and (self.grouping.grain == EXAMPLE or self.notes is None):
+            found = f"slack {name_of(self.grouping.grain)}" if self.notes else "no files of members"
+            raise InputError(
+                'solver.offender_cache needs groups of examples and output.dual = "full", this run has '
+                f'{found}; set solver.slack = "all", for example'
+            )
 
     def run(self) -> Outcome:
         while isinstance(step := self._next(), Pass):
@@ -112,8 +147,8 @@ class Trainer:
             self._certify_last()
         log.info("stop: %s", step.reason)
         certificate = Certificate(self.solver.lower, self.best_upper, self.best_version)
-        told = (step.reason, self._seconds(), self.history, self.totals, self.solver, self.best_estimate)
-        return Outcome(self.best_w, certificate, *told)
+        how = (step.reason, self._seconds(), self.history, self.totals, self.solver, self.grouping)
+        return Outcome(self.best_w, certificate, *how, self.best_estimate)
 
     def _next(self) -> Pass | Stop:
         config = self.config
@@ -127,13 +162,18 @@ class Trainer:
             self.interrupted(),
             self._inexact_gap(),
         )
-        limits = Limits(config.schedule, config.gap, config.max_passes, config.max_seconds, config.seed)
+        limits = Limits(
+            config.schedule, config.gap, config.max_passes, config.max_seconds, config.seed, self.grouping.grain
+        )
         return next_step(progress, np.diff(self.dataset.first), limits)
 
     def _carry_out(self, plan: Pass) -> None:
+        if self.config.offender_cache and self.totals.passes:
+            self._use_recent(plan)
         losses: list[ShardLoss] = []
+        grain = self.grouping.grain  # the rounds are cut for this one, even if groups become larger meanwhile
         for number, pieces in enumerate(plan.rounds, start=1):
-            reports, w = self._scan(pieces, self.solver.candidate())
+            scans, reports, w = self._scan(pieces, self.solver.candidate(), grain)
             losses += [ShardLoss(r.shard, r.version, r.loss, r.exact) for r in reports]
             if plan.certify:
                 self._certify(losses, w)
@@ -141,7 +181,7 @@ class Trainer:
             ascent = plan.last if last else plan.between
             if plan.certify:
                 ascent = after_scan(ascent, self._unseen(reports, losses, w), self.config.gap)
-            self._improve(reports, ascent)
+            self._improve(reports, scans, ascent)
             if plan.prune:
                 self.totals.pruned += self.solver.prune(0)
             stop = self.solver.should_stop()  # asked once: `lower` must be that of the α the run ends with
@@ -160,6 +200,23 @@ class Trainer:
         new = self.config.C * sum(violation(c.rows, c.margin, c.cost, w) for c in found)
         return new / value if value > 0 else 0.0
 
+    def _use_recent(self, plan: Pass) -> None:
+        """Rounds on recent offenders, while these show at least a share of the gap that the last pass has shown."""
+        sizes = np.diff(self.dataset.first)
+        for _ in range(MOST_RECENT):
+            recent = self.grouping.recent(self.config.offender_cache)
+            whole = tuple(Piece(s, 0, int(sizes[s])) for s in sorted(recent))
+            if not whole or self.solver.should_stop():
+                break
+            scans, reports, w = self._scan(whole, self.solver.candidate(), self.grouping.grain, recent)
+            shown = self.solver.prior.penalty(w) + self.config.C * sum(r.loss for r in reports) - self.solver.lower
+            if shown < ENOUGH * self.shown:
+                break
+            self.totals.calls_saved += sum(piece.end for piece in whole)
+            self._improve(reports, scans, plan.last)
+            self._bound()
+            self._record(len(whole), certify=False)
+
     def _bound(self) -> None:
         """Publish `lower`, from a v that is rebuilt; between passes it stands as it was."""
         begin = time.perf_counter()
@@ -173,11 +230,29 @@ class Trainer:
             self.totals.pruned += self.solver.prune(idle)
         guess = self.solver.prior.penalty(w) + self.config.C * sum(s.loss for s in losses)
         self.estimate = relative_gap(guess, self.solver.lower)
+        self.shown = guess - self.solver.lower
 
-    def _scan(self, pieces: tuple[Piece, ...], w: Floats) -> tuple[list[ShardReport], Floats]:
-        """Scan these at w; reports come back in the order of shards, whoever was first."""
+    def _scan(
+        self, pieces: tuple[Piece, ...], w: Floats, grain: int, recent: Mapping[int, tuple[Notes, ...]] = NO_NOTES
+    ) -> tuple[list[Scan], list[ShardReport], Floats]:
+        """Scan these at w; scans and reports come back in the order of shards, whoever was first.
+
+        `recent` are the files of a shard to look at instead of asking the oracle.
+        """
         self.executor.publish(self.version, w)
-        scans = [Scan(p.shard, self.version, self._known(p), p.begin, p.end) for p in pieces]
+        scans = [
+            Scan(
+                p.shard,
+                self.version,
+                self._known(p),
+                p.begin,
+                p.end,
+                grain,
+                self.grouping.notes(p.shard, grain),
+                recent.get(p.shard, ()),
+            )
+            for p in sorted(pieces)
+        ]
         begin = time.perf_counter()
         reports = sorted(self.executor.reports(scans), key=lambda report: report.shard)
         self.totals.wait_seconds += time.perf_counter() - begin
@@ -185,18 +260,21 @@ class Trainer:
         for report in reports:
             self.totals.oracle_calls += report.n_examples
             self.totals.offenders += len(report.offenders.margin)
+            self.totals.wire_bytes += rows_nbytes(report.offenders.rows)
             self.totals.bytes_read += report.bytes_read
             self.totals.read_seconds += report.read_seconds
             self.totals.scan_seconds += report.compute_seconds
-        return reports, w
+        return scans, reports, w
 
     def _known(self, piece: Piece) -> Any:
+        if self.grouping.grain == ALL:  # what is sent is a part of a row, and needed for the others' sake
+            return NOTHING
         first = int(self.dataset.first[piece.shard])
         return self.solver.cache.known(first + piece.begin, first + piece.end)
 
-    def _improve(self, reports: list[ShardReport], plan: Ascent) -> None:
+    def _improve(self, reports: list[ShardReport], scans: list[Scan], plan: Ascent) -> None:
         begin = time.perf_counter()
-        slots = self.solver.insert(*(report.offenders for report in reports))
+        slots = self.grouping.insert(self.solver, reports, scans)
         if plan.revisits:
             self.solver.reprocess(slots, plan)
             if plan.revisits * len(slots) < self.solver.cache.n_groups:  # little is new: what is old needs the work
@@ -229,7 +307,8 @@ class Trainer:
     def _certify_last(self) -> None:
         """One more scan, so that the last w, or w̄ where that is asked for, may be the model; no ascent follows."""
         whole = tuple(Piece(s, 0, int(n)) for s, n in enumerate(np.diff(self.dataset.first)))
-        reports, w = self._scan(whole, self.solver.candidate(averaged=self.config.average))
+        grain = self.grouping.grain
+        _, reports, w = self._scan(whole, self.solver.candidate(averaged=self.config.average), grain)
         self._certify([ShardLoss(r.shard, r.version, r.loss, r.exact) for r in reports], w)
         self._record(self.dataset.n_shards, certify=True)
 
@@ -244,6 +323,7 @@ class Trainer:
         return time.perf_counter() - self.begin
 
     def _record(self, n_shards: int, *, certify: bool) -> None:
+        self.totals.coalesced = self.grouping.coalesced
         line = Round(
             self._seconds(),
             self.version,
@@ -256,6 +336,8 @@ class Trainer:
             len(self.solver.cache),
             self.solver.cache.nbytes,
             len(self.solver.support()),
+            name_of(self.grouping.grain),
+            self.grouping.take_events(),
             asdict(self.totals),
         )
         self.history.append(line)
@@ -273,6 +355,14 @@ class Trainer:
             self.totals.wait_seconds,
         )
         self.watch(line)
+
+
+def choice_of(config: SolverConfig, dataset: Dataset | MemoryDataset, problem: Problem) -> Choice:
+    """Who shares a slack at the beginning of a run."""
+    sizes = np.diff(dataset.first)
+    return choose(
+        config.slack, sizes, dataset.nbytes, problem.n_weights, problem.oracle_work, float(config.cache_bytes)
+    )
 
 
 def idle_passes(policy: str) -> int | None:

@@ -16,14 +16,14 @@ from distdual.coordinator.train import Outcome, Trainer
 from distdual.data.memory import MemoryDataset, coded_in_memory
 from distdual.data.shard import Block, join_blocks
 from distdual.data.store import Dataset
+from distdual.dual import Dual
 from distdual.errors import InputError
 from distdual.estimators.inputs import Data, Given, codes_of, is_place, names_of, open_place
 from distdual.hotstart import FREE_TO_CHANGE, carry_over
-from distdual.model import Dual
 from distdual.prediction import label_array
 from distdual.problems.base import Problem
 from distdual.rows import Floats
-from distdual.training import check_columns, dual_of, summarise
+from distdual.training import check_columns, single_dual, summarise
 from distdual.workers.executor import open_executor
 
 
@@ -96,7 +96,8 @@ class DualEstimator(BaseEstimator):
     def _solver_config(self) -> SolverConfig:
         names = ("C", "gap", "schedule", "prune", "max_passes", "max_seconds")
         told = {name: plain(getattr(self, name)) for name in names}
-        return parse(SolverConfig, {**told, "seed": seed_of(self.random_state)}, type(self).__name__)
+        told |= {"seed": seed_of(self.random_state), "slack": "example"}
+        return parse(SolverConfig, told, type(self).__name__)
 
     def _number(self, name: str) -> float:
         """A parameter that must be a number."""
@@ -135,7 +136,7 @@ class DualEstimator(BaseEstimator):
         with open_executor(ClusterConfig(), data, problem, self.client) as executor:
             trainer = Trainer(problem, data, executor, config, lambda _: None)
             if start is not None:
-                carry_over(trainer.solver, start.dual, start.C, data, executor)
+                carry_over(trainer.solver, trainer.grouping, start.dual, start.C, data, executor)
             outcome = trainer.run()
         self.certificate_ = summarise(outcome, config.gap, data)
         self.n_iter_ = outcome.totals.passes
@@ -242,7 +243,7 @@ class DualEstimator(BaseEstimator):
 
 
 def start_after(outcome: Outcome, C: float, problem: Problem, data: Data) -> Start:
-    return Start(dual_of(outcome), C, rows_described(problem), data.checksum)
+    return Start(single_dual(outcome), C, rows_described(problem), data.checksum)
 
 
 def with_costs(block: Block) -> Block:

@@ -26,6 +26,8 @@ class Keys(NamedTuple):
 
     def take(self, which: Any) -> "Keys":
         chosen = np.arange(len(self.indptr) - 1)[which]
+        if not len(self.values):
+            return Keys.none(len(chosen))
         lengths = np.diff(self.indptr)[chosen]
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         at = np.repeat(self.indptr[chosen] - indptr[:-1], lengths) + np.arange(indptr[-1])

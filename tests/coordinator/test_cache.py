@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distdual.coordinator.cache import ConstraintCache, Growing
+from distdual.coordinator.cache import ConstraintCache
+from distdual.coordinator.growing import Growing
 from distdual.prior import Prior
 from distdual.problems.base import Keys
-from distdual.workers.scan import identities
+from distdual.workers.identity import identities
 from tests import naive
 from tests.build import compiling, constraints_of
 

@@ -14,12 +14,15 @@ from distdual.coordinator.schedule import (
     Ascent,
     Limits,
     Pass,
+    Piece,
     Progress,
     Stop,
     after_scan,
     climbing,
+    cut_rounds,
     next_step,
 )
+from distdual.workers import groups
 
 SIZES = np.full(20, 1000)
 BEGIN = Progress(n_passes=0, estimate=np.inf, gap=np.inf, oracle_sweeps=8.0, seconds=0.0)
@@ -169,3 +172,24 @@ def test_where_a_scan_found_much_that_is_new_the_slope_decides():
 
 def test_a_plan_without_slope_stays_as_it_is():
     assert after_scan(Ascent(0.01, 5), 0.0, 1e-3) == Ascent(0.01, 5)
+
+
+@pytest.mark.parametrize("grain", [1, 7, 64, groups.SHARD])
+def test_rounds_never_cut_a_group(grain):
+    whole = [Piece(0, 0, 500), Piece(2, 0, 31), Piece(1, 0, 333)]
+    rounds = cut_rounds(whole, 10, 200, grain)
+    pieces = [piece for each in rounds for piece in each]
+    ends = {piece.shard: piece.end for piece in whole}
+    assert all(piece.begin % grain == 0 for piece in pieces)
+    assert all(piece.end % grain == 0 or piece.end == ends[piece.shard] for piece in pieces)
+    covered = sorted((piece.shard, i) for piece in pieces for i in range(piece.begin, piece.end))
+    assert covered == sorted((piece.shard, i) for piece in whole for i in range(piece.end))
+    for each in rounds:  # parts of a round share no group
+        assert len({piece.shard for piece in each}) == len(each)
+
+
+def test_one_slack_for_all_is_scanned_at_one_w_from_the_first_pass_on():
+    step = next_step(BEGIN, SIZES, limits(grain=groups.ALL))
+    assert isinstance(step, Pass)
+    assert step.certify
+    assert len(step.rounds) == 1

@@ -11,16 +11,8 @@ from distdual.data.store import open_dataset
 from distdual.errors import InputError
 from distdual.problems.base import Keys
 from distdual.problems.binary import Binary
-from distdual.workers.scan import (
-    Loaded,
-    Scan,
-    Source,
-    identities,
-    load_and_scan,
-    load_shard,
-    mix_identities,
-    scan_shard,
-)
+from distdual.workers.identity import identities, mix_identities
+from distdual.workers.scan import Loaded, Scan, Source, load_and_scan, load_shard, scan_shard
 from tests import naive
 from tests.build import CLASSES, compiling, examples, shard_of, write
 from tests.problems.contract import assert_same_constraints

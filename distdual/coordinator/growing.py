@@ -1,0 +1,141 @@
+"""How do arrays and rows grow in place, constraint by constraint?"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdual.data.shard import take_rows
+from distdual.rows import CsrRows, DenseRows, Features, Ints, OuterRows, as_csr, as_dense
+
+
+class Growing:
+    """A NumPy array that grows in place at its end. A view of it dies with the next `extend`.
+
+    A tight one takes no more memory than it needs, at the price of growing more often.
+    """
+
+    def __init__(self, dtype: Any, width: int = 0, *, tight: bool = False) -> None:
+        self.width = width
+        self.tight = tight
+        self.size = 0
+        self.buffer: NDArray[Any] = np.empty((0, width) if width else 0, dtype=dtype)
+
+    @property
+    def view(self) -> NDArray[Any]:
+        return self.buffer[: self.size]
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.buffer.nbytes)
+
+    def extend(self, part: NDArray[Any]) -> None:
+        need = self.size + len(part)
+        if need > len(self.buffer):
+            self._resize(need if self.tight else max(need, len(self.buffer) + len(self.buffer) // 2))
+        self.buffer[self.size : need] = part
+        self.size = need
+
+    def keep(self, which: NDArray[Any]) -> None:
+        """Drop all entries but these, given in ascending order."""
+        self.buffer[: len(which)] = self.buffer[which]
+        self.size = len(which)
+        if self.tight:
+            self._resize(self.size)
+
+    def _resize(self, room: int) -> None:
+        self.buffer.resize((room, self.width) if self.width else room, refcheck=False)  # realloc: no second copy
+
+
+class GrowingFeatures:
+    """Dense or CSR rows, growing in place."""
+
+    def __init__(self, like: Features, *, tight: bool = False) -> None:
+        self.dense = isinstance(like, DenseRows)
+        if isinstance(like, DenseRows):
+            self.values = Growing(like.values.dtype, like.values.shape[1], tight=tight)
+        else:
+            self.indptr = Growing(np.int64, tight=tight)
+            self.indptr.extend(np.zeros(1, dtype=np.int64))
+            self.indices = Growing(like.indices.dtype, tight=tight)
+            self.values = Growing(like.values.dtype, tight=tight)
+
+    def __len__(self) -> int:
+        return self.values.size if self.dense else self.indptr.size - 1
+
+    @property
+    def view(self) -> Features:
+        if self.dense:
+            return DenseRows(self.values.view)
+        return CsrRows(self.indptr.view, self.indices.view, self.values.view)
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes if self.dense else self.values.nbytes + self.indices.nbytes + self.indptr.nbytes
+
+    def extend(self, rows: Features) -> None:
+        """Add rows; those in the other format, which a user's own problem may send, are converted."""
+        if self.dense:
+            self.values.extend(as_dense(rows, self.values.width).values)
+            return
+        rows = as_csr(rows, self.indices.buffer.dtype)
+        at = slice(rows.indptr[0], rows.indptr[-1])
+        self.indptr.extend(rows.indptr[1:] - rows.indptr[0] + self.indptr.view[-1])
+        self.indices.extend(rows.indices[at])
+        self.values.extend(rows.values[at])
+
+    def keep(self, which: Ints) -> None:
+        if self.dense:
+            self.values.keep(which)
+            return
+        at, new = ragged_take(self.indptr.view, which)
+        self.indices.keep(at)
+        self.values.keep(at)
+        self.indptr.size = 0
+        self.indptr.extend(new)
+
+
+class GrowingOuter:
+    """Outer rows, growing in place; the features of an example that is here already are not stored again."""
+
+    def __init__(self, like: OuterRows, *, tight: bool = False) -> None:
+        self.x = GrowingFeatures(like.x, tight=tight)
+        self.at = Growing(np.int64, tight=tight)
+        self.plus = Growing(np.int32, tight=tight)
+        self.minus = Growing(np.int32, tight=tight)
+        self.scale = Growing(np.float64, tight=tight)
+        self.width = like.width
+
+    @property
+    def view(self) -> OuterRows:
+        return OuterRows(self.x.view, self.at.view, self.plus.view, self.minus.view, self.scale.view, self.width)
+
+    @property
+    def nbytes(self) -> int:
+        return self.x.nbytes + sum(part.nbytes for part in (self.at, self.plus, self.minus, self.scale))
+
+    def extend(self, rows: OuterRows, stored: Ints) -> None:
+        """Add rows; `stored` is the slot of another constraint of the same example, or −1."""
+        new = np.flatnonzero(stored < 0)
+        place = np.where(stored < 0, 0, self.at.view[stored] if self.at.size else 0)
+        place[new] = len(self.x) + np.arange(len(new))
+        self.x.extend(take_rows(rows.x, rows.at[new]))
+        self.at.extend(place)
+        self.plus.extend(rows.plus)
+        self.minus.extend(rows.minus)
+        self.scale.extend(rows.scale)
+
+    def keep(self, which: Ints) -> None:
+        for part in (self.at, self.plus, self.minus, self.scale):
+            part.keep(which)
+        used, place = np.unique(self.at.view, return_inverse=True)
+        self.x.keep(used)
+        self.at.size = 0
+        self.at.extend(place)
+
+
+def ragged_take(indptr: Ints, which: Ints) -> tuple[Ints, Ints]:
+    """Positions of the values of the chosen entries, and the indptr of what is taken."""
+    lengths = np.diff(indptr)[which]
+    new = np.concatenate([[0], np.cumsum(lengths)])
+    return np.repeat(indptr[which] - new[:-1], lengths) + np.arange(new[-1]), new
