@@ -13,6 +13,7 @@ import pytest
 
 from distdual.data.layout import FORMAT
 from distdual.data.prepare import prepare_arrays
+from distdual.model import FORMAT as MODEL_FORMAT
 from distdual.training import train
 from tests.s3_server import S3Server
 from tests.shell import assert_refused, call, distdual, environment
@@ -282,7 +283,7 @@ def test_a_data_set_is_not_a_model(command: list[str], here: Path, capsys: pytes
 
 def test_a_model_of_a_newer_format_is_not_guessed_at(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     about = json.loads((here / "trained" / "model.json").read_text())
-    (here / "trained" / "model.json").write_text(json.dumps({**about, "format": about["format"] + 1}))
+    (here / "trained" / "model.json").write_text(json.dumps({**about, "format": MODEL_FORMAT + 1}))
     assert_refused(call(capsys, "info", "trained"), "trained", "newer", "upgrade")
 
 

@@ -74,9 +74,9 @@ class Round:
     cache_rows: int
     cache_bytes: int
     support: int
-    slack: str  # what shares a slack
-    events: list[str]  # what was done to the cache or to the groups
     totals: dict[str, Any]
+    slack: str = "example"  # who shares one
+    events: list[str] = field(default_factory=list)  # what was done to the cache or to the groups
 
 
 @dataclass(slots=True)
@@ -336,9 +336,9 @@ class Trainer:
             len(self.solver.cache),
             self.solver.cache.nbytes,
             len(self.solver.support()),
+            asdict(self.totals),
             name_of(self.grouping.grain),
             self.grouping.take_events(),
-            asdict(self.totals),
         )
         self.history.append(line)
         log.info(
