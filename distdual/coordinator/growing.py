@@ -9,6 +9,9 @@ from distdual.data.shard import take_rows
 from distdual.rows import CsrRows, DenseRows, Features, Ints, OuterRows, as_csr, as_dense
 
 
+AHEAD = 4  # times the room that is needed
+
+
 class Growing:
     """A NumPy array that grows in place at its end. A view of it dies with the next `extend`.
 
@@ -27,12 +30,15 @@ class Growing:
 
     @property
     def nbytes(self) -> int:
-        return int(self.buffer.nbytes)
+        return self.size * max(1, self.width) * self.buffer.itemsize
 
     def extend(self, part: NDArray[Any]) -> None:
         need = self.size + len(part)
         if need > len(self.buffer):
-            self._resize(need if self.tight else max(need, len(self.buffer) + len(self.buffer) // 2))
+            if self.tight:
+                self._resize(need)
+            else:
+                self._move(AHEAD * need)
         self.buffer[self.size : need] = part
         self.size = need
 
@@ -42,6 +48,12 @@ class Growing:
         self.size = len(which)
         if self.tight:
             self._resize(self.size)
+
+    def _move(self, room: int) -> None:
+        """To a larger place. What is not filled yet takes no memory, and nobody writes zeros to it, as resize does."""
+        larger = np.empty((room, self.width) if self.width else room, dtype=self.buffer.dtype)
+        larger[: self.size] = self.view
+        self.buffer = larger
 
     def _resize(self, room: int) -> None:
         self.buffer.resize((room, self.width) if self.width else room, refcheck=False)  # realloc: no second copy
