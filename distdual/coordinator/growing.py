@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from distdual.data.shard import take_rows
 from distdual.rows import CsrRows, DenseRows, Features, Ints, OuterRows, as_csr, as_dense
 
-
 AHEAD = 4  # times the room that is needed
 
 
