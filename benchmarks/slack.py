@@ -13,16 +13,14 @@ process grew by, the data included, as its own threads scan the shards.
 """
 
 import argparse
-import io
 import itertools
-import lzma
 import multiprocessing
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import covtype, need
+from datasets import covtype, covtype_classes, need
 from solver import memory
 
 import distdual
@@ -73,15 +71,9 @@ def bench_covtype(folder: Path, scratch: str, seconds: float) -> None:
 
 
 def bench_covtype7(folder: Path, scratch: str, seconds: float) -> None:
-    packed = np.load(io.BytesIO(lzma.decompress(need(folder, "covtype", "covtype.npz.xz").read_bytes())))
-    n = len(packed["y"])
-    x = np.zeros((n, 54))
-    x[:, :10] = packed["quant"]
-    x[np.arange(n), 10 + packed["wilderness"].astype(int)] = 1
-    x[np.arange(n), 14 + packed["soil"].astype(int)] = 1
-    order = np.random.default_rng(0).permutation(n)[:522_911]
-    x = ((x - x.mean(axis=0)) / x.std(axis=0)).astype(np.float32)[order]
-    prepare_arrays(x, packed["y"][order].astype(int), f"{scratch}/covtype7", "multiclass")
+    x, y = covtype_classes(folder)
+    order = np.random.default_rng(0).permutation(len(y))[:522_911]
+    prepare_arrays(x[order], y[order], f"{scratch}/covtype7", "multiclass")
     cases = slacks("auto", "block:64", "block:512", "shard", "all")
     problem = {"kind": "multiclass", "bias": 1.0}
     table(scratch, "covtype7", problem, cases, C=0.19, gap=1e-2, max_seconds=seconds)
