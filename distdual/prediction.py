@@ -14,7 +14,7 @@ from distdual.data.location import Location
 from distdual.data.store import Dataset, open_dataset
 from distdual.data.write import label_name
 from distdual.errors import InputError
-from distdual.model import Model, load_model
+from distdual.model import Model, check_texts, load_model
 from distdual.problems.base import Problem
 from distdual.problems.load import Named
 from distdual.rows import Floats, Ints
@@ -68,17 +68,20 @@ def check_width(model: Model, dataset: Dataset) -> None:
     expected, found = model.problem.describe()["n_features"], dataset.layout.n_features
     if found > expected or (found < expected and not dataset.layout.sparse):
         raise InputError(f"{dataset.location}: {found} features, but the model was trained with {expected}")
+    check_texts(model.problem, dataset)
 
 
 def predict_shard(source: Source, problem: Problem, w: Floats, shard: int, codes: list[int] | None) -> PredictedShard:
     """Runs on a worker: predictions of one shard, and sums for the score where its labels are known to the model."""
     found, _ = source.open().read(shard)
     predicted = problem.predict(w, found)
-    lengths = None if found.tokens is None else np.diff(found.tokens)
+    spelt = problem.spell(found, predicted)
+    lengths = None if found.tokens is None or spelt is not None else np.diff(found.tokens)
     if codes is None:
-        return PredictedShard(predicted, None, lengths)
+        return PredictedShard(predicted if spelt is None else spelt, None, lengths)
     y = np.array(codes)[found.y] if codes else found.y
-    return PredictedShard(predicted, problem.score_shard(found, y, predicted), lengths)
+    score = problem.score_shard(found, y, predicted)
+    return PredictedShard(predicted if spelt is None else spelt, score, lengths)
 
 
 def add_up(scores: list[dict[str, float] | None]) -> dict[str, float] | None:
@@ -88,7 +91,8 @@ def add_up(scores: list[dict[str, float] | None]) -> dict[str, float] | None:
         return None
     total = {name: sum(score[name] for score in there) for name in there[0]}
     named = {name: value for name, value in total.items() if name != "n" and not name.startswith("n:")}
-    return {name: value / total.get(f"n:{name}", total["n"]) for name, value in named.items()}
+    divisors = {name: total.get(f"n:{name}", total["n"]) for name in named}
+    return {name: value / divisors[name] if divisors[name] else 0.0 for name, value in named.items()}
 
 
 def label_array(classes: tuple[str, ...]) -> NDArray[Any]:
@@ -127,6 +131,6 @@ def save_predictions(labels: NDArray[Any], out: Location, lengths: Ints | None =
         content = "".join(f"{line}\n" for line in lines_of(labels, lengths)).encode()
     else:
         buffer = io.BytesIO()
-        np.save(buffer, labels, allow_pickle=False)
+        np.save(buffer, labels.astype(np.str_) if labels.dtype.kind == "O" else labels, allow_pickle=False)
         content = buffer.getvalue()
     place.write(name, content)

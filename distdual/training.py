@@ -51,6 +51,7 @@ def train(
         config.problem.options,
         n_features=dataset.layout.n_features,
         classes=dataset.classes,
+        texts=dataset.texts,
     )
     check_columns(dataset, problem)
     prior = prior_of(config, problem.n_weights)

@@ -6,7 +6,7 @@ Everything streams: memory does not grow with the number of examples.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from distdual.data.write import SHARD_BYTES, DatasetWriter
 from distdual.errors import InputError
 from distdual.rows import Bools, CsrRows, DenseRows, Floats
 
-KINDS = ("binary", "multiclass", "regression", "chain")
+KINDS = ("binary", "multiclass", "regression", "chain", "cfg")
 MARK = "prepare.unfinished"  # stands in DEST while DEST/train and DEST/test are being written
 
 
@@ -31,7 +31,7 @@ class Options:
     """How to write a data set, whatever the source."""
 
     kind: str
-    """The problem it is for: "binary", "multiclass", "regression" or "chain"."""
+    """The problem it is for: "binary", "multiclass", "regression", "chain" or "cfg"."""
 
     shard_bytes: int = SHARD_BYTES
     """Features of one shard, about."""
@@ -96,8 +96,17 @@ class Named(NamedTuple):
     block: Block
 
 
-def write(sources: Sequence[Source], dest: Location, options: Options) -> tuple[Summary, ...]:
-    """Write all examples to `dest`, or to `dest`/train and `dest`/test; if anything fails, nothing is left there."""
+def write(
+    sources: Sequence[Source],
+    dest: Location,
+    options: Options,
+    texts: Mapping[str, str] | None = None,
+    labels: Sequence[str] = (),
+) -> tuple[Summary, ...]:
+    """Write all examples to `dest`, or to `dest`/train and `dest`/test; if anything fails, nothing is left there.
+
+    `texts` are stored with each data set; `labels` are those that have a code already, whether they appear or not.
+    """
     factors = column_factors(sources, options) if options.scale == "unit-variance" else None
     width = Width(options.n_features)
     blocks = split(scaled(checked(sources, width), options.scale, factors), options)
@@ -105,6 +114,9 @@ def write(sources: Sequence[Source], dest: Location, options: Options) -> tuple[
     if first is None:
         raise InputError(f"{', '.join(source.name for source in sources)}: there are no examples")
     with open_parts(dest, width, options) as parts:
+        for part in parts:
+            part.writer.texts = texts or {}
+        parts[0].writer.codes.update({label: k for k, label in enumerate(labels)})
         for pair in chain([first], blocks):
             for part, block in zip(parts, pair, strict=True):
                 part.add(block)

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from distdual.data.arrays import blocks_from_arrays, width_of
@@ -13,13 +14,14 @@ from distdual.data.sequence import blocks_from_ragged, ragged
 from distdual.data.source import open_decompressed
 from distdual.data.svmhmm import blocks_from_svmhmm
 from distdual.data.svmlight import blocks_from_svmlight
+from distdual.data.treebank import TreeOptions, open_treebank
 from distdual.errors import InputError
 
 __all__ = ["FORMATS", "KINDS", "Options", "Summary", "prepare", "prepare_arrays"]
 
 Place = Location | str | os.PathLike[str]
 
-FORMATS = ("svmlight", "svmhmm", "npz", "npy")
+FORMATS = ("svmlight", "svmhmm", "npz", "npy", "brackets")
 GUESS_BYTES = 1 << 16
 SVMLIGHT_LINE = re.compile(rb"[+-]?[0-9.][0-9.eE+-]*(\s+qid:\d+)?(\s+\d+:\S+)*")
 
@@ -39,12 +41,20 @@ def prepare(
     `format` is one of FORMATS, guessed from the first bytes of each file if not given. `labels` names the .npy file
     of labels that belongs to each .npy source. `storage_options` are for those places that are given as the text of
     a remote URL. The other options are those of `Options`: shard_bytes, shuffle, test_fraction, scale, n_features,
-    compress, overwrite. If anything fails, nothing is left at `dest`.
+    compress, overwrite; for trees also those of `TreeOptions`. If anything fails, nothing is left at `dest`.
     """
+    trees = {field.name: options.pop(field.name, None) for field in fields(TreeOptions)}
     chosen = Options(kind=kind, **options)
     given = [sources] if isinstance(sources, Location | str | os.PathLike) else sources
     files = [as_location(file, storage_options) for file in given]
     label_files = [as_location(file, storage_options) for file in labels]
+    if kind == "cfg":
+        check_brackets(files, label_files, format)
+        bank = open_treebank(files, TreeOptions(**trees), chosen)
+        return write(bank.sources, as_location(dest, storage_options), chosen, bank.texts, bank.labels)
+    for name, value in trees.items():
+        if value is not None:
+            raise InputError(f"{name} has no meaning in a {kind} problem, only in a cfg problem; leave it out")
     return write(file_sources(files, label_files, format, kind), as_location(dest, storage_options), chosen)
 
 
@@ -88,6 +98,8 @@ def file_sources(files: list[Location], labels: list[Location], format: str | No
         raise InputError("no source file was given")
     if format is not None:
         check_choice("format", format, FORMATS)
+        if format == "brackets":
+            raise InputError(f"format brackets holds trees, for a cfg problem; a {kind} problem has no use for them")
     formats = [format or guess_format(file, kind) for file in files]
     n_npy = formats.count("npy")
     if n_npy != len(labels):
@@ -96,6 +108,13 @@ def file_sources(files: list[Location], labels: list[Location], format: str | No
     return [
         file_source(file, its, next(rest) if its == "npy" else None) for file, its in zip(files, formats, strict=True)
     ]
+
+
+def check_brackets(files: list[Location], labels: list[Location], format: str | None) -> None:
+    if not files:
+        raise InputError("no source file was given")
+    if format not in (None, "brackets") or labels:
+        raise InputError("a cfg problem is prepared from bracketed text alone: format brackets, no files of labels")
 
 
 def file_source(file: Location, format: str, labels: Location | None) -> Source:
