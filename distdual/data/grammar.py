@@ -16,6 +16,8 @@ A derivation is written as numbers in the order in which its nodes are met from 
     binary  which rule, then both children
     tag     of one word
 
+The tags of a word are those that its feature was seen with.
+
 Numbers run through binary rules, chains, roots and tags, in this order; a grammar of the same rules has the same
 numbers. A tree that the grammar does not know is written as −1 and then label, begin and end of each of its phrases,
 which is what a score needs.
@@ -84,6 +86,9 @@ class Grammar:
     binary: tuple[tuple[int, int, int], ...]  # left, right, parent
     chains: tuple[Chain, ...]
     roots: tuple[int, ...]
+    lexicon: tuple[
+        tuple[int, int], ...
+    ] = ()  # feature and tag that were seen together; if none, all tags fit all words
 
     @property
     def n_labels(self) -> int:
@@ -122,7 +127,8 @@ class Grammar:
         lines = [json.dumps({"format": FORMAT, **asdict(self.reading)})]
         for kind, names in (("tag", self.tags), ("phrase", self.phrases), ("inner", self.inner)):
             lines += [f"{kind} {name}" for name in names]
-        for kind, rules in (("binary", self.binary), ("chain", self.chains), ("root", [(r,) for r in self.roots])):
+        rules_of = {"binary": self.binary, "chain": self.chains, "root": [(r,) for r in self.roots]}
+        for kind, rules in {**rules_of, "word": self.lexicon}.items():
             lines += [f"{kind} {' '.join(map(str, rule))}" for rule in rules]
         return "\n".join(lines) + "\n"
 
@@ -253,7 +259,7 @@ class GrammarBuilder:
         names = {kind: [name for its, name in self.symbols if its == kind] for kind in KINDS}
         names = {kind: sorted(found, key=natural if kind == "tag" else None) for kind, found in names.items()}
         number = {symbol: k for k, symbol in enumerate((kind, name) for kind in KINDS for name in names[kind])}
-        rules: dict[str, list[tuple[int, ...]]] = {"binary": [], "chain": [], "root": [], "tag": []}
+        rules: dict[str, list[tuple[int, ...]]] = {"binary": [], "chain": [], "root": [], "tag": [], "word": []}
         for role, *symbols in self.rules:
             rules[role].append(tuple(number[symbol] for symbol in symbols))
         return grammar_of(self.reading, names, rules)
@@ -270,6 +276,7 @@ def grammar_of(
         tuple(sorted((left, right, parent) for left, right, parent in rules["binary"])),
         tuple(sorted(rules["chain"])),
         tuple(sorted(symbol for (symbol,) in rules["root"])),
+        tuple(sorted((feature, tag) for feature, tag in rules["word"])),
     )
 
 
@@ -282,7 +289,7 @@ def read_grammar(text: str) -> Grammar:
         if told.pop("format") != FORMAT:
             raise InputError(f"the grammar is not of format {FORMAT}, the one this version reads")
         names: dict[str, list[str]] = {"tag": [], "phrase": [], "inner": []}
-        rules: dict[str, list[tuple[int, ...]]] = {"binary": [], "chain": [], "root": []}
+        rules: dict[str, list[tuple[int, ...]]] = {"binary": [], "chain": [], "root": [], "word": []}
         for line in lines:
             kind, _, rest = line.partition(" ")
             if kind in names:
@@ -301,7 +308,9 @@ def check_grammar(grammar: Grammar, text: str) -> None:
     good = (
         grammar.to_text() == text  # sorted, and in its one spelling
         and all(len(set(names)) == len(names) for names in (grammar.tags, grammar.phrases, grammar.inner))
-        and all(len(set(rules)) == len(rules) for rules in (grammar.binary, grammar.chains, grammar.roots))
+        and all(
+            len(set(rules)) == len(rules) for rules in (grammar.binary, grammar.chains, grammar.roots, grammar.lexicon)
+        )
         and UNKNOWN in grammar.tags
         and list(grammar.tags) == sorted(grammar.tags, key=natural)
         and all(0 <= a < n_symbols and 0 <= b < n_symbols and n_tags <= p < n_symbols for a, b, p in grammar.binary)
@@ -309,6 +318,7 @@ def check_grammar(grammar: Grammar, text: str) -> None:
         and all(min(c[:-1]) >= n_tags for c in grammar.chains)
         and all(0 <= symbol < n_labels for symbol in grammar.roots)
         and bool(grammar.roots)
+        and all(feature >= 0 and 0 <= tag < n_tags for feature, tag in grammar.lexicon)
     )
     if not good:
         raise InputError("the grammar is damaged: its symbols and rules do not fit together")

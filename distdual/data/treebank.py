@@ -8,7 +8,7 @@ the derivation as grammar.py writes it, and `text`, the words as they stood in t
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -110,17 +110,24 @@ def collect(
     files: Sequence[Location], reading: Reading, max_length: int | None, options: Options
 ) -> tuple[Grammar, list[str]]:
     """The grammar and the vocabulary of the training part."""
-    builder, words = GrammarBuilder(reading), Counter[str]()
+    builder, seen = GrammarBuilder(reading), Counter[tuple[str, str]]()
     test = TestMask(options)
     for file in files:
         for where, tree in read(file, reading, max_length):
             if not test.next(1)[0]:
                 check_labels(tree, where)
                 builder.add(tree)
-                words.update(str(leaf.below) for leaf in tree.leaves())
-    if not words:
+                seen.update((str(leaf.below), leaf.label) for leaf in tree.leaves())
+    if not seen:
         raise InputError(f"{', '.join(map(str, files))}: there are no trees to read a grammar off")
-    return builder.finish(), vocabulary_of(words, reading.min_count)
+    words = Counter[str]()
+    for (word, _), count in seen.items():
+        words[word] += count
+    vocabulary, grammar = vocabulary_of(words, reading.min_count), builder.finish()
+    features = {word: k for k, word in enumerate(vocabulary)}
+    found = {(feature_of(word, features), grammar.number_of["tag", tag]) for word, tag in seen}
+    lexicon = sorted((feature, tag) for feature, tag in found if feature is not None)
+    return replace(grammar, lexicon=tuple(lexicon)), vocabulary
 
 
 def check_labels(tree: Tree, where: str) -> None:

@@ -39,8 +39,10 @@ from distdual.problems.cky import (
 )
 from distdual.problems.derivation import (
     Rules,
+    all_fit,
     fill_rows,
     find_losses,
+    fits,
     matching,
     most_spans,
     most_values,
@@ -50,7 +52,7 @@ from distdual.problems.derivation import (
     same_key,
     tags_of,
 )
-from distdual.rows import CsrRows, Features, Floats, Int32s, Ints
+from distdual.rows import CsrRows, Floats, Int32s, Ints, as_csr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +114,9 @@ class Cfg(Problem):
         detour = new_detour(int(np.diff(trees.indptr).max(initial=0)))
         emission, weights = self._weights(w)
         told = (self.rules, self.loss == "span", chart, detour)
-        bad = find_worst(shard.x, tokens, trees.indptr, trees.values, emission, weights, *told, slack, indptr, keys)
+        bad = find_worst(
+            words_of(shard), tokens, trees.indptr, trees.values, emission, weights, *told, slack, indptr, keys
+        )
         if bad >= 0:
             raise InputError(f"shard {shard.number}, row {bad}: the tree is no derivation of the grammar")
         return Offenders(slack, Keys(indptr, keys[: indptr[-1]].copy()))
@@ -124,11 +128,11 @@ class Cfg(Problem):
         tokens, trees = bounds_of(shard), self._trees(shard)
         margin = self._losses(shard, chosen, keys)
         indptr = np.zeros(len(chosen) + 1, dtype=np.int64)
-        most = most_values(shard.x, tokens, trees.indptr, chosen, keys.indptr)
+        most = most_values(words_of(shard), tokens, trees.indptr, chosen, keys.indptr)
         indices = np.empty(most, dtype=np.int32 if self.n_weights < 2**31 else np.int64)
         values = np.empty(most, dtype=np.float32)
         sizes = (len(self.classes), self.read.n_rules, self.n_features)
-        fill_rows(shard.x, tokens, *trees, chosen, *keys, *sizes, indptr, indices, values)
+        fill_rows(words_of(shard), tokens, *trees, chosen, *keys, *sizes, indptr, indices, values)
         rows = CsrRows(indptr, indices[: indptr[-1]].copy(), values[: indptr[-1]].copy())
         return Constraints(shard.first + chosen, self.costs(shard)[chosen], margin, rows, keys)
 
@@ -141,7 +145,7 @@ class Cfg(Problem):
         tokens = bounds_of(shard)
         keys = np.empty(4 * len(shard.y), dtype=np.int32)
         chart = new_chart(int(np.diff(tokens).max(initial=0)), self.rules)
-        size = find_best(shard.x, tokens, *self._weights(w), self.rules, chart, keys)
+        size = find_best(words_of(shard), tokens, *self._weights(w), self.rules, chart, keys)
         return keys[:size].copy()
 
     def spell(self, shard: Shard, predicted: NDArray[Any]) -> NDArray[Any]:
@@ -192,7 +196,7 @@ class Cfg(Problem):
         losses = np.empty(len(chosen))
         trees = self._trees(shard)
         told = (trees.indptr, trees.values, chosen, keys.indptr, keys.values, self.rules, self.loss == "span")
-        bad = find_losses(bounds_of(shard), *told, losses)
+        bad = find_losses(words_of(shard), bounds_of(shard), *told, losses)
         if bad >= 0:
             raise InputError(f"the key of a constraint of sentence {chosen[bad]} is no derivation of its words")
         return losses
@@ -216,6 +220,10 @@ class Cfg(Problem):
         return trees
 
 
+def words_of(shard: Shard) -> CsrRows:
+    return as_csr(shard.x, np.int32)
+
+
 def trees_of(shard: Shard) -> Runs:
     if shard.runs is None or "tree" not in shard.runs:
         raise InputError(f"shard {shard.number}: a cfg problem needs trees; prepare the data from bracketed text")
@@ -230,7 +238,7 @@ def ends_of(predicted: NDArray[Any], tokens: Ints, grammar: Grammar) -> Ints:
 
 @kernel
 def find_worst(
-    x: Features,
+    x: CsrRows,
     tokens: Ints,
     tree_indptr: Ints,
     trees: Int32s,
@@ -257,11 +265,12 @@ def find_worst(
         right, begin = trees[tree_indptr[i] : tree_indptr[i + 1]], key_indptr[i]
         tags, spans = np.empty(n, np.int32), np.empty((most_spans(right, rules), 3), np.int32)
         n_spans = read_key(right, n, rules, tags, spans)
-        if n_spans < 0:
+        if n_spans < 0 or not all_fit(x, first, tags, rules):
             return i
         spans = spans[:n_spans]
         fill_scores(x, first, n, emission, scores)
         finite = all_finite(scores, n)
+        leave_out_tags(x, first, n, rules, scores)
         key, size = keys[begin : begin + 4 * n], 0
         if finite and by_span:
             fill_chart(scores, n, rules, w, spans, 1.0, chart)
@@ -279,6 +288,17 @@ def find_worst(
             key[:size] = right
         key_indptr[i + 1] = begin + size
     return -1
+
+
+@kernel
+def leave_out_tags(x: CsrRows, first: int, n: int, rules: Rules, scores: Floats) -> None:
+    """scores_tk = −∞ where word first + t was never seen with tag k."""
+    if len(rules.of_feature) == 0:
+        return
+    for t in range(n):
+        for tag in range(rules.n_tags):
+            if not fits(x, first + t, tag, rules):
+                scores[t, tag] = -np.inf
 
 
 @kernel
@@ -324,16 +344,24 @@ def ahead_of(
 
 
 @kernel
-def find_best(x: Features, tokens: Ints, emission: Floats, w: Weights, rules: Rules, chart: Chart, keys: Int32s) -> int:
-    """argmax score(ŷ) of every sentence into `keys`, one after the other; returns their length."""
+def find_best(x: CsrRows, tokens: Ints, emission: Floats, w: Weights, rules: Rules, chart: Chart, keys: Int32s) -> int:
+    """argmax score(ŷ) of every sentence into `keys`, one after the other; returns their length.
+
+    Where the tags that words were seen with give no tree, every word may have every tag.
+    """
     scores = np.empty((longest_of(tokens), rules.n_tags))
     no_spans = np.empty((0, 3), np.int32)
     end = 0
     for i in range(len(tokens) - 1):
         n = tokens[i + 1] - tokens[i]
         fill_scores(x, tokens[i], n, emission, scores)
+        leave_out_tags(x, tokens[i], n, rules, scores)
         fill_chart(scores, n, rules, w, no_spans, 0.0, chart)
         size = best_tree(n, rules, w, no_spans, 0.0, chart, keys[end : end + 4 * n])
+        if size == 0 and len(rules.of_feature):
+            fill_scores(x, tokens[i], n, emission, scores)
+            fill_chart(scores, n, rules, w, no_spans, 0.0, chart)
+            size = best_tree(n, rules, w, no_spans, 0.0, chart, keys[end : end + 4 * n])
         if size == 0:
             size = n
             keys[end : end + n] = OUTSIDE

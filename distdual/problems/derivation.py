@@ -9,8 +9,8 @@ import numpy as np
 
 from distdual.data.grammar import Grammar
 from distdual.kernel import kernel
-from distdual.problems.chain import add_emissions, n_values, write_merged
-from distdual.rows import Features, Int32s, Ints
+from distdual.problems.chain import add_emissions, write_merged
+from distdual.rows import CsrRows, Int32s, Ints
 
 
 class Rules(NamedTuple):
@@ -30,6 +30,8 @@ class Rules(NamedTuple):
     chain_indptr: Ints  # (U + 1,) where its labels begin, without the bottom, in
     chain_labels: Int32s
     roots: Int32s  # (R,)
+    by_feature: Ints  # (n + 1,) where the tags begin that a feature was seen with, in
+    of_feature: Int32s  # none at all if every tag fits every word
 
 
 def rules_of(grammar: Grammar) -> Rules:
@@ -37,6 +39,7 @@ def rules_of(grammar: Grammar) -> Rules:
     symbols = np.arange(grammar.n_symbols + 1)
     of_parent = np.argsort(parent, kind="stable").astype(np.int32)
     above = [chain[:-1] for chain in grammar.chains]
+    feature, tag = np.array(grammar.lexicon, dtype=np.int32).reshape(-1, 2).T.copy()
     return Rules(
         len(grammar.tags),
         grammar.n_labels,
@@ -52,6 +55,8 @@ def rules_of(grammar: Grammar) -> Rules:
         np.concatenate([[0], np.cumsum([len(labels) for labels in above], dtype=np.int64)]),
         np.array([label for labels in above for label in labels], dtype=np.int32),
         np.array(grammar.roots, dtype=np.int32),
+        np.searchsorted(feature, np.arange(feature.max(initial=-1) + 2)),
+        tag,
     )
 
 
@@ -139,7 +144,30 @@ def same_key(a: Int32s, b: Int32s) -> bool:
 
 
 @kernel
+def fits(x: CsrRows, word: int, tag: int, rules: Rules) -> bool:
+    """Whether a word may have a tag: one of its features was seen with it, or it has no feature."""
+    if len(rules.of_feature) == 0 or x.indptr[word] == x.indptr[word + 1]:
+        return True
+    for p in range(x.indptr[word], x.indptr[word + 1]):
+        if x.indices[p] + 1 < len(rules.by_feature):
+            for k in range(rules.by_feature[x.indices[p]], rules.by_feature[x.indices[p] + 1]):
+                if rules.of_feature[k] == tag:
+                    return True
+    return False
+
+
+@kernel
+def all_fit(x: CsrRows, first: int, tags: Int32s, rules: Rules) -> bool:
+    """Whether words first, first + 1, … may have these tags."""
+    n_fit = 0
+    for t in range(len(tags)):
+        n_fit += 1 if fits(x, first + t, tags[t], rules) else 0
+    return n_fit == len(tags)
+
+
+@kernel
 def find_losses(
+    x: CsrRows,
     tokens: Ints,
     tree_indptr: Ints,
     trees: Int32s,
@@ -162,7 +190,7 @@ def find_losses(
         a = np.empty((most_spans(right, rules), 3), np.int32)
         b = np.empty((most_spans(found, rules), 3), np.int32)
         n_a, n_b = read_key(right, n, rules, tags, a), read_key(found, n, rules, tags, b)
-        if n_a < 0 or n_b < 0:
+        if n_a < 0 or n_b < 0 or not all_fit(x, tokens[i], tags, rules):
             return c
         if by_span:
             loss[c] = n_a + n_b - 2 * matching(a[:n_a], b[:n_b])
@@ -185,20 +213,20 @@ def tags_of(key: Int32s, first_tag: int, tags: Int32s) -> None:
 
 
 @kernel
-def most_values(x: Features, tokens: Ints, tree_indptr: Ints, chosen: Ints, key_indptr: Ints) -> int:
+def most_values(x: CsrRows, tokens: Ints, tree_indptr: Ints, chosen: Ints, key_indptr: Ints) -> int:
     """How long all rows can be together: two of each feature, and one of each number of both derivations."""
     most = 0
     for c in range(len(chosen)):
         i = chosen[c]
         most += tree_indptr[i + 1] - tree_indptr[i] + key_indptr[c + 1] - key_indptr[c]
         for t in range(tokens[i], tokens[i + 1]):
-            most += 2 * n_values(x, t)
+            most += 2 * (x.indptr[t + 1] - x.indptr[t])
     return most
 
 
 @kernel
 def fill_rows(
-    x: Features,
+    x: CsrRows,
     tokens: Ints,
     tree_indptr: Ints,
     trees: Int32s,

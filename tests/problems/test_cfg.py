@@ -25,14 +25,16 @@ from tests.problems.trees import (
     joint_features,
     random_grammar,
     sentences,
+    tags_of,
+    trees_for,
 )
 
 MOST = 400  # trees of a sentence that are written out
 MODULES = [f"distdual.problems.{name}" for name in ("cfg", "cky", "derivation")]
 
 
-def cfg(seed: int, **options: Any) -> Cfg:
-    grammar = random_grammar(seed)
+def cfg(seed: int, *, lexicon: bool = False, **options: Any) -> Cfg:
+    grammar = random_grammar(seed, lexicon=lexicon)
     return Cfg(n_features=3, classes=grammar.tags, grammar=grammar.to_text(), **options)
 
 
@@ -73,16 +75,27 @@ class TestZeroOneLossWithSlackRescaling(CfgContract):
     shard = sentences(problem.read, 2, [3, 2])
 
 
+class TestSpanLossWithALexicon(CfgContract):
+    problem = cfg(3, lexicon=True)
+    shard = sentences(problem.read, 3, [3, 2, 3])
+
+
+class TestZeroOneLossWithALexicon(CfgContract):
+    problem = cfg(5, lexicon=True, loss="zero-one")
+    shard = sentences(problem.read, 6, [3, 3, 2])
+
+
 @given(
     seed=st.integers(0, 10**6),
     lengths=st.lists(st.integers(1, 4), min_size=1, max_size=3),
     loss=st.sampled_from(["span", "zero-one"]),
     spread=st.sampled_from([0.0, 0.3, 3.0]),
     sparse=st.booleans(),
+    lexicon=st.booleans(),
 )
 @compiling
-def test_the_oracle_equals_brute_force(seed, lengths, loss, spread, sparse):
-    problem = cfg(seed, loss=loss)
+def test_the_oracle_equals_brute_force(seed, lengths, loss, spread, sparse, lexicon):
+    problem = cfg(seed, loss=loss, lexicon=lexicon)
     assume(all(len(derivations(problem.read, n)) <= MOST for n in lengths))
     shard = sentences(problem.read, seed, lengths)
     w = spread * np.random.default_rng(seed).normal(size=problem.n_weights)
@@ -92,7 +105,7 @@ def test_the_oracle_equals_brute_force(seed, lengths, loss, spread, sparse):
     rows = naive.dense(built.rows, problem.n_weights)
     predicted = problem.predict(w, given_shard)
     ends = ends_of(predicted, shard.tokens, problem.read)
-    for i, n in enumerate(lengths):
+    for i in range(len(lengths)):
         every = every_wrong_tree(problem, shard, i)
         worst = max((margin - row @ w for row, margin, _ in every.values()), default=0.0)
         assert found.slack[i] == pytest.approx(max(0.0, worst), rel=1e-9, abs=1e-9)
@@ -100,7 +113,7 @@ def test_the_oracle_equals_brute_force(seed, lengths, loss, spread, sparse):
             assert tuple(found.keys.take([i]).values.tolist()) in every
             assert built.margin[i] - rows[i] @ w == pytest.approx(found.slack[i], rel=1e-9, abs=1e-9)
         features = naive.dense(shard.x, 3)[shard.tokens[i] : shard.tokens[i + 1]]
-        scores = {key: joint_features(problem, features, key) @ w for key in derivations(problem.read, n)}
+        scores = {key: joint_features(problem, features, key) @ w for key in trees_for(problem.read, features)}
         best = scores[tuple(predicted[ends[i] : ends[i + 1]].tolist())]
         assert best == pytest.approx(max(scores.values()), rel=1e-9, abs=1e-9)
 
@@ -166,6 +179,29 @@ def test_a_key_is_accepted_if_and_only_if_it_is_a_derivation(seed, n, numbers):
                 problem.check_keys(shard, np.array([0]), given_key)
             with pytest.raises(InputError, match="no derivation"):
                 problem.constraints(shard, np.array([0]), given_key)
+
+
+def test_a_key_with_a_tag_that_its_word_was_never_seen_with_is_no_derivation():
+    problem = cfg(0, lexicon=True)
+    shard = sentences(problem.read, 0, [2])
+    shard.x.values[:] = [[1, 0, 0], [0, 1, 0]]  # d n
+    right, wrong = (
+        [k for k in derivations(problem.read, 2) if (tags_of(problem.read, k) == [1, 2]) == fit] for fit in (1, 0)
+    )
+    shard = with_trees(shard, right[:1])
+    problem.check_keys(shard, np.zeros(len(right), dtype=np.int64), as_keys(right))
+    for key in wrong:
+        with pytest.raises(InputError, match="no derivation"):
+            problem.check_keys(shard, np.array([0]), as_keys([key]))
+
+
+def test_words_whose_tags_give_no_tree_may_have_every_tag_in_a_prediction():
+    grammar = random_grammar(0, lexicon=True)
+    single = replace(grammar, binary=((1, 2, 3),), chains=(), roots=(3,))
+    problem = Cfg(n_features=3, classes=single.tags, grammar=single.to_text())
+    shard = sentences(random_grammar(0), 0, [2])
+    shard.x.values[:] = [[0, 1, 0], [1, 0, 0]]  # n d, but the only tree is d n
+    assert problem.predict(np.zeros(problem.n_weights), shard).tolist() == list(derivations(single, 2)[0])
 
 
 def with_trees(shard: Shard, keys: list[list[int]]) -> Shard:

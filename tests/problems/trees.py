@@ -18,7 +18,7 @@ from tests.build import rows_of
 Key = tuple[int, ...]
 
 
-def random_grammar(seed: int, *, n_binary: int = 5, n_chains: int = 3) -> Grammar:
+def random_grammar(seed: int, *, n_binary: int = 5, n_chains: int = 3, lexicon: bool = False) -> Grammar:
     """Two tags and the unknown one, three phrases, an inner symbol; rules at random, labels twice in a chain, too."""
     rng = np.random.default_rng(seed)
     names = {"tag": sorted(["d", "n", UNKNOWN]), "phrase": ["A", "B", "C"], "inner": ["A(B)"]}
@@ -32,7 +32,9 @@ def random_grammar(seed: int, *, n_binary: int = 5, n_chains: int = 3) -> Gramma
     plain = [
         {tuple(map(int, rule)) for rule in rules} for rules in (binary, chains, {(3,), (rng.choice(children[:5]),)})
     ]
-    return grammar_of(Reading(), names, dict(zip(("binary", "chain", "root"), map(list, plain), strict=True)))
+    words = [(0, tags[0]), (1, tags[1]), (2, tags[0]), (2, tags[1])] if lexicon else []
+    rules = dict(zip(("binary", "chain", "root"), map(list, plain), strict=True))
+    return grammar_of(Reading(), names, {**rules, "word": words})
 
 
 @lru_cache(maxsize=256)
@@ -68,6 +70,15 @@ def derivations(grammar: Grammar, n: int) -> tuple[Key, ...]:
 
 def tags_of(grammar: Grammar, key: Key) -> list[int]:
     return [code - grammar.n_rules for code in key if code >= grammar.n_rules]
+
+
+def trees_for(grammar: Grammar, features: Any) -> list[Key]:
+    """All derivations of words with these features: each word has a tag that one of its features was seen with."""
+    if not grammar.lexicon:
+        return list(derivations(grammar, len(features)))
+    allowed = [{tag for feature, tag in grammar.lexicon if row[feature] != 0} for row in features]
+    every = derivations(grammar, len(features))
+    return [key for key in every if all(t in fit for t, fit in zip(tags_of(grammar, key), allowed, strict=True))]
 
 
 def joint_features(problem: Cfg, features: Any, key: Key) -> Any:
@@ -112,7 +123,12 @@ def sentences(grammar: Grammar, seed: int, lengths: list[int], *, width: int = 3
     n = sum(lengths)
     x = np.round(8 * rng.normal(size=(n, width))) / 8 * (rng.random((n, width)) < 0.7)
     x[:, 0] += x[:, 0] == 0.0
-    keys = [derivations(grammar, length)[rng.integers(len(derivations(grammar, length)))] for length in lengths]
+    keys = []
+    for words in np.split(x, np.cumsum(lengths)[:-1]):
+        if not trees_for(grammar, words):
+            words[:, 2] = 1.0
+        found = trees_for(grammar, words)
+        keys.append(found[rng.integers(len(found))])
     y = np.array([tag for key in keys for tag in tags_of(grammar, key)], dtype=np.int32)
     tree = Runs(np.concatenate([[0], np.cumsum([len(key) for key in keys])]), np.concatenate(keys).astype(np.int32))
     tokens = np.concatenate([[0], np.cumsum(lengths)])
@@ -128,7 +144,7 @@ def every_wrong_tree(problem: Cfg, shard: Shard, i: int) -> dict[Key, tuple[Any,
     truth = joint_features(problem, features, right)
     return {
         key: (truth - joint_features(problem, features, key), loss_of(problem, right, key), cost)
-        for key in derivations(problem.read, len(features))
+        for key in trees_for(problem.read, features)
         if key != right
     }
 
