@@ -10,11 +10,13 @@ import pytest
 import distdual
 from distdual.data.brackets import trees_of
 from distdual.data.location import Location
-from distdual.data.store import open_dataset
+from distdual.data.prepare import prepare, prepare_arrays
+from distdual.data.shard import Block
+from distdual.data.write import DatasetWriter
 from distdual.errors import InputError
 from distdual.model import load_model
 from tests import naive
-from tests.problems.trees import brackets, every_wrong_tree, planted
+from tests.problems.trees import brackets, every_wrong_tree, planted, random_grammar, sentences
 from tests.shell import assert_refused, call
 from tests.shell import distdual as run
 
@@ -38,8 +40,6 @@ def config(folder: Path, **problem: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def prepared(folder: Path) -> Path:
-    from distdual.data.prepare import prepare
-
     prepare(folder / "train.mrg", folder / "train", "cfg", shard_bytes=1500)
     prepare(folder / "test.mrg", folder / "test", "cfg", grammar=str(folder / "train"))
     return folder
@@ -67,9 +67,8 @@ def test_prepare_train_verify_predict_on_the_command_line(folder, tmp_path, loss
         [leaf.below for leaf in tree.leaves()] for tree in right
     ]
     pairs = [(brackets(a), brackets(b)) for a, b in zip(right, found, strict=True)]
-    shared, n_right, n_found = (
-        sum(each) for each in zip(*[((a & b).total(), a.total(), b.total()) for a, b in pairs], strict=True)
-    )
+    shared = sum((a & b).total() for a, b in pairs)
+    n_right, n_found = (sum(pair[k].total() for pair in pairs) for k in (0, 1))
     assert score["precision"] == pytest.approx(shared / n_found)
     assert score["recall"] == pytest.approx(shared / n_right)
     assert score["f1"] == pytest.approx(2 * shared / (n_right + n_found))
@@ -80,19 +79,19 @@ def test_prepare_train_verify_predict_on_the_command_line(folder, tmp_path, loss
 
 @pytest.mark.parametrize("loss", ["span", "zero-one"])
 def test_a_run_agrees_with_an_independent_solver(tmp_path, loss):
-    from distdual.data.prepare import prepare
-
-    lines = [line for line in planted(3, 60) if line.count(")") <= 14][:8]
-    (tmp_path / "trees.mrg").write_text("".join(f"{line}\n" for line in lines))
-    prepare(tmp_path / "trees.mrg", tmp_path / "train", "cfg", min_count=1)
-    told = config(tmp_path, loss=loss)
-    result = distdual.train({**told, "solver": {"C": 0.3, "gap": 1e-6}})
+    grammar = random_grammar(4)
+    shard = sentences(grammar, 4, [2, 3, 2, 3, 2, 1], cost=True)
+    with DatasetWriter(Location(str(tmp_path / "train")), "cfg") as writer:
+        writer.texts = {"grammar": grammar.to_text()}
+        writer.codes = {tag: k for k, tag in enumerate(grammar.tags)}
+        writer.append(Block(shard.x, np.array(grammar.tags)[shard.y], shard.cost, None, shard.tokens, shard.runs))
+        writer.finish()
+    result = distdual.train({**config(tmp_path, loss=loss), "solver": {"C": 0.3, "gap": 1e-6}})
     assert distdual.verify(str(tmp_path / "model")).certified
-    shard, _ = open_dataset(Location(str(tmp_path / "train"))).read(0)
-    problem = result.model.problem
-    each = [(i, *found) for i in range(len(lines)) for found in every_wrong_tree(problem, shard, i).values()]
+    every = [every_wrong_tree(result.model.problem, shard, i) for i in range(shard.n_examples)]
+    each = [(i, *found) for i in range(shard.n_examples) for found in every[i].values()]
     group, rows, margin, _ = (np.array(part) for part in zip(*each, strict=True))
-    best = naive.optimum(naive.Program(rows, margin, group, np.full(len(lines), 0.3)), 1e-6).upper
+    best = naive.optimum(naive.Program(rows, margin, group, 0.3 * shard.cost), 1e-6).upper
     assert result.certificate["lower"] == pytest.approx(best, rel=3e-6)
     assert result.certificate["upper"] == pytest.approx(best, rel=3e-6)
 
@@ -106,10 +105,8 @@ def test_a_run_on_processes_gives_the_same_bits(prepared, tmp_path):
 
 
 def test_a_model_goes_with_its_grammar_alone(prepared, tmp_path, capsys):
-    from distdual.data.prepare import prepare
-
     distdual.train(config(prepared))
-    prepare(prepared / "test.mrg", tmp_path / "other", "cfg")
+    prepare(prepared / "test.mrg", tmp_path / "other", "cfg", markov_order=0)
     ran = call(capsys, "predict", prepared / "model", tmp_path / "other", "--out", tmp_path / "trees.txt")
     assert_refused(ran, "other", "the model was trained with")
     file = prepared / "model" / "problem" / "grammar.txt"
@@ -124,8 +121,6 @@ def test_a_model_goes_with_its_grammar_alone(prepared, tmp_path, capsys):
 
 
 def test_training_on_trees_outside_the_grammar_is_refused(prepared, tmp_path, capsys):
-    from distdual.data.prepare import prepare
-
     (tmp_path / "odd.mrg").write_text("(S (VP (VB sees) (VB sees) (VB sees)))\n")
     prepare(tmp_path / "odd.mrg", tmp_path / "odd", "cfg", grammar=str(prepared / "train"))
     told = f'data.url = "{tmp_path}/odd"\nproblem.kind = "cfg"\noutput.url = "{tmp_path}/model"\n'
@@ -136,8 +131,6 @@ def test_training_on_trees_outside_the_grammar_is_refused(prepared, tmp_path, ca
 
 @pytest.mark.parametrize("kind", ["chain", "cfg"])
 def test_data_for_parsing_and_data_for_tagging_are_not_the_same(prepared, tmp_path, kind):
-    from distdual.data.prepare import prepare_arrays
-
     url = str(prepared / "train")
     if kind == "cfg":
         prepare_arrays(np.eye(4, dtype=np.float32), list("abab"), tmp_path / "tags", "chain", lengths=[2, 2])
