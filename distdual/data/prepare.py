@@ -44,6 +44,8 @@ def prepare(
     compress, overwrite; for trees also those of `TreeOptions`. If anything fails, nothing is left at `dest`.
     """
     trees = {field.name: options.pop(field.name, None) for field in fields(TreeOptions)}
+    if trees["grammar"] is not None:
+        trees["grammar"] = as_location(trees["grammar"], storage_options)
     chosen = Options(kind=kind, **options)
     given = [sources] if isinstance(sources, Location | str | os.PathLike) else sources
     files = [as_location(file, storage_options) for file in given]

@@ -34,7 +34,7 @@ class TreeOptions:
     max_length: int | None = None
     """Leave out sentences of more words."""
 
-    grammar: str | None = None
+    grammar: Location | None = None
     """A data set whose grammar and vocabulary to use: for test data, that of the training data."""
 
     binarise: str | None = None
@@ -77,7 +77,7 @@ def open_treebank(files: Sequence[Location], told: TreeOptions, options: Options
     if told.grammar is None:
         grammar, vocabulary = collect(files, reading, told.max_length, options)
     else:
-        grammar, vocabulary = stored(Location(told.grammar, files[0].storage_options))
+        grammar, vocabulary = stored(told.grammar)
     features = {word: k for k, word in enumerate(vocabulary)}
 
     def source(file: Location) -> Source:

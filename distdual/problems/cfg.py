@@ -27,16 +27,7 @@ from distdual.errors import InputError
 from distdual.kernel import kernel
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
 from distdual.problems.chain import all_finite, bounds_of, fill_scores, longest_of
-from distdual.problems.cky import (
-    Chart,
-    Detour,
-    Weights,
-    best_other_tree,
-    best_tree,
-    fill_chart,
-    new_chart,
-    new_detour,
-)
+from distdual.problems.cky import Chart, Detour, Weights, best_tree, fill_chart, new_chart
 from distdual.problems.derivation import (
     Rules,
     all_fit,
@@ -52,6 +43,7 @@ from distdual.problems.derivation import (
     same_key,
     tags_of,
 )
+from distdual.problems.runner_up import best_other_tree, new_detour
 from distdual.rows import CsrRows, Floats, Int32s, Ints, as_csr
 
 
@@ -99,8 +91,12 @@ class Cfg(Problem):
 
     @property
     def oracle_work(self) -> float:  # type: ignore[override]
-        """CKY meets the rules at every split of every span; the ascent reads a few rows of what differs."""
-        return max(0.5, len(self.rules.left) / 4)
+        """CKY meets the rules at every split of every span; the ascent reads a few rows of what differs.
+
+        Measured with 1,031 rules and 10 words: 280 µs for a scan of a sentence, about 5 µs for a visit to its
+        constraints. Between a quarter and four times of this the number of passes stays nearly the same.
+        """
+        return max(0.5, len(self.rules.left) / 16)
 
     @property
     def n_weights(self) -> int:  # type: ignore[override]
