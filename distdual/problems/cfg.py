@@ -378,7 +378,7 @@ def count_brackets(
         right = np.empty((most_spans(tree, rules), 3), np.int32)
         found = np.empty((most_spans(key, rules), 3), np.int32)
         if tree[0] == OUTSIDE:
-            a = len(tree) // 3
+            a = (len(tree) - 1) // 3
             for k in range(a):
                 right[k] = tree[1 + 3 * k : 4 + 3 * k]
         else:
