@@ -52,6 +52,7 @@ def train(
         config.problem.options,
         n_features=dataset.layout.n_features,
         classes=dataset.classes,
+        texts=dataset.texts,
     )
     check_columns(dataset, problem)
     prior = prior_of(config, problem.n_weights)
@@ -81,7 +82,7 @@ def train(
             dataset.fingerprint,
             dataset.n_examples,
             dataset.checksum,
-            dataset.layout.text.get("vocabulary"),
+            dataset.layout.numbering,
         ),
         {**summarise(outcome, config.solver.gap, dataset), "model": config.output.url},
         config.public(),

@@ -16,7 +16,7 @@ from distdual.coordinator.ascent import add_rows
 from distdual.data.location import Location
 from distdual.data.store import Dataset, open_dataset
 from distdual.errors import InputError
-from distdual.model import Dual, Model, changed_files, load_model, split_dual
+from distdual.model import Dual, Model, changed_files, check_texts, load_model, split_dual
 from distdual.problems.base import Keys, Problem
 from distdual.problems.load import Named
 from distdual.rows import Floats, Ints, product
@@ -93,6 +93,7 @@ def check_shape(model: Model, dataset: Dataset) -> None:
     for name, value in found.items():
         if described[name] != value:
             raise InputError(f"{dataset.location}: {name} is {value}, but the model was trained with {described[name]}")
+    check_texts(model.problem, dataset)
 
 
 def existing(dual: Dual, n_examples: int) -> tuple[Dual, int]:
