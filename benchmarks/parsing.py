@@ -27,7 +27,7 @@ from distdual.data.location import Location
 from distdual.data.prepare import prepare
 from distdual.data.shard import Shard
 from distdual.data.store import Dataset, open_dataset
-from distdual.prediction import add_up, predict, predict_shard
+from distdual.prediction import Judge, add_up, predict, predict_shard
 from distdual.problems import make_problem
 from distdual.problems.cfg import Cfg
 
@@ -103,8 +103,8 @@ def likelihood(folder: str) -> dict[str, Any]:
     train, test = (open_dataset(Location(f"{folder}/{part}")) for part in ("train", "test"))
     problem = problem_of(train)
     w = likelihood_weights(problem, train)
-    codes = list(range(len(problem.classes)))
-    found = add_up([predict_shard(test, problem, w, s, codes).score for s in range(test.n_shards)])
+    judge = Judge(problem, list(range(len(problem.classes))))
+    found = add_up([predict_shard(test, problem, w, s, judge).score for s in range(test.n_shards)])
     return {f"maximum likelihood: {name}": value for name, value in scores(found)}
 
 

@@ -24,7 +24,7 @@ from distdual.config import check_choice
 from distdual.data.grammar import OUTSIDE, Grammar, read_grammar
 from distdual.data.shard import Runs, Shard
 from distdual.errors import InputError
-from distdual.kernel import kernel
+from distdual.kernel import bare_kernel, kernel
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
 from distdual.problems.chain import all_finite, bounds_of, fill_scores, longest_of
 from distdual.problems.cky import Chart, Detour, Weights, best_tree, fill_chart, new_chart
@@ -286,7 +286,7 @@ def find_worst(
     return -1
 
 
-@kernel
+@bare_kernel
 def leave_out_tags(x: CsrRows, first: int, n: int, rules: Rules, scores: Floats) -> None:
     """scores_tk = −∞ where word first + t was never seen with tag k."""
     if len(rules.of_feature) == 0:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distdual.kernel import kernel
+from distdual.kernel import bare_kernel, kernel
 from distdual.problems.derivation import Rules
 from distdual.rows import Floats, Int32s, Ints
 
@@ -58,13 +58,13 @@ def new_chart(longest: int, rules: Rules) -> Chart:
     )
 
 
-@kernel
+@bare_kernel
 def at(i: int, j: int, n: int) -> int:
     """The place of span (i, j) in a chart: by length, then by beginning."""
     return (j - i - 1) * (n + 1) - (j - i) * (j - i - 1) // 2 + i
 
 
-@kernel
+@bare_kernel
 def fill_chart(tags: Floats, n: int, rules: Rules, w: Weights, spans: Int32s, unit: float, chart: Chart) -> None:
     """All scores of a sentence of n words, whose tags score `tags`.
 
@@ -76,7 +76,8 @@ def fill_chart(tags: Floats, n: int, rules: Rules, w: Weights, spans: Int32s, un
             out = chart.top[here]
             out[:] = -np.inf
             if length == 1:
-                out[: rules.n_tags] = tags[i]
+                for tag in range(rules.n_tags):
+                    out[tag] = tags[i, tag]
             for k in range(i + 1, i + length):
                 combine(at(i, k, n), at(k, i + length, n), rules, w.binary, chart, out)
             mark(spans, i, i + length, 1, chart.wanted)
@@ -84,7 +85,7 @@ def fill_chart(tags: Floats, n: int, rules: Rules, w: Weights, spans: Int32s, un
             mark(spans, i, i + length, -1, chart.wanted)
 
 
-@kernel
+@bare_kernel
 def combine(left: int, right: int, rules: Rules, binary: Floats, chart: Chart, out: Floats) -> None:
     """out_A ← max(out_A, w(A → B C) + top(B) + top(C)) for two neighbouring spans."""
     before, after, active = chart.top[left], chart.top[right], chart.active[left]
@@ -97,13 +98,14 @@ def combine(left: int, right: int, rules: Rules, binary: Floats, chart: Chart, o
                 out[rules.parent[r]] = found
 
 
-@kernel
+@bare_kernel
 def close_span(here: int, rules: Rules, chain: Floats, unit: float, chart: Chart) -> None:
     """Costs, chains and the list of active symbols of a span whose binary rules are all met."""
     top, base, wanted = chart.top[here], chart.base[here], chart.wanted
     for symbol in range(rules.n_tags, rules.n_labels):
         top[symbol] += unit * (1.0 - 2.0 * min(wanted[symbol], 1))
-    base[:] = top[: rules.n_labels]
+    for symbol in range(rules.n_labels):
+        base[symbol] = top[symbol]
     for u in range(len(rules.top)):
         if base[rules.bottom[u]] > -np.inf:
             found = base[rules.bottom[u]] + chain[u] + unit * chain_cost(u, rules, wanted)
@@ -116,7 +118,7 @@ def close_span(here: int, rules: Rules, chain: Floats, unit: float, chart: Chart
     chart.n_active[here] = count
 
 
-@kernel
+@bare_kernel
 def mark(spans: Int32s, i: int, j: int, step: int, wanted: Int32s) -> None:
     """Add `step` to `wanted` for each labelled span of the right tree that is (i, j)."""
     for k in range(len(spans)):
@@ -124,7 +126,7 @@ def mark(spans: Int32s, i: int, j: int, step: int, wanted: Int32s) -> None:
             wanted[spans[k, 0]] += step
 
 
-@kernel
+@bare_kernel
 def chain_cost(u: int, rules: Rules, wanted: Int32s) -> float:
     """Σ over the labels of a chain above its bottom of (1 − 2 [matched]); the bottom is matched before them."""
     begin, end = rules.chain_indptr[u], rules.chain_indptr[u + 1]
@@ -168,7 +170,7 @@ def best_tree(n: int, rules: Rules, w: Weights, spans: Int32s, unit: float, char
     return write_tree(TOP, rules.roots[root], n, rules, w, spans, unit, chart, key, no_detour, key)
 
 
-@kernel
+@bare_kernel
 def best_root(n: int, rules: Rules, root: Floats, chart: Chart, but: int) -> tuple[int, float]:
     """The best symbol at the top, except number `but`, and its score; −1 if there is none."""
     top, score = -1, -np.inf
@@ -260,7 +262,7 @@ def write_tree(
     return size
 
 
-@kernel
+@bare_kernel
 def push_pair(rule: int, i: int, k: int, j: int, rules: Rules, stack: Ints, height: int) -> int:
     """Both children of a rule, to be written with the best below them, the left one first; returns the new height."""
     put(TOP, rules.right[rule], k, j, stack[height])
@@ -268,22 +270,22 @@ def push_pair(rule: int, i: int, k: int, j: int, rules: Rules, stack: Ints, heig
     return height + 2
 
 
-@kernel
+@bare_kernel
 def put(kind: int, symbol: int, i: int, j: int, out: Ints) -> None:
     out[0], out[1], out[2], out[3] = kind, symbol, i, j
 
 
-@kernel
+@bare_kernel
 def other_kind(symbol: int, rules: Rules) -> int:
     return OTHER_TOP if symbol < rules.n_labels else OTHER_BASE
 
 
-@kernel
+@bare_kernel
 def is_chain(code: int, rules: Rules) -> bool:
     return len(rules.left) <= code < len(rules.left) + len(rules.top)
 
 
-@kernel
+@bare_kernel
 def symbol_at(code: int, rules: Rules) -> int:
     """The symbol at the top of a step that is no root."""
     if code < len(rules.left):
@@ -293,7 +295,7 @@ def symbol_at(code: int, rules: Rules) -> int:
     return code - len(rules.left) - len(rules.top) - len(rules.roots)
 
 
-@kernel
+@bare_kernel
 def best_chain(
     symbol: int,
     i: int,
@@ -321,7 +323,7 @@ def best_chain(
     return best, score
 
 
-@kernel
+@bare_kernel
 def best_rule(
     symbol: int, i: int, j: int, n: int, rules: Rules, binary: Floats, chart: Chart, but: int, but_split: int
 ) -> tuple[int, int, float]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distdual.data.grammar import Grammar
-from distdual.kernel import kernel
+from distdual.kernel import bare_kernel, kernel
 from distdual.problems.chain import add_emissions, write_merged
 from distdual.rows import CsrRows, Int32s, Ints
 
@@ -60,13 +60,13 @@ def rules_of(grammar: Grammar) -> Rules:
     )
 
 
-@kernel
+@bare_kernel
 def n_rules(rules: Rules) -> int:
     """Binary rules, chains and roots; also the number of the first tag."""
     return len(rules.left) + len(rules.top) + len(rules.roots)
 
 
-@kernel
+@bare_kernel
 def most_spans(key: Int32s, rules: Rules) -> int:
     """How many labelled spans a derivation can have, whatever its numbers are."""
     longest = 1
@@ -119,7 +119,7 @@ def read_key(key: Int32s, n: int, rules: Rules, tags: Int32s, spans: Int32s) -> 
     return count if rooted and left_to_read == 0 else -1
 
 
-@kernel
+@bare_kernel
 def write_span(label: int, begin: int, end: int, span: Int32s) -> None:
     span[0], span[1], span[2] = label, begin, end
 
@@ -143,7 +143,7 @@ def same_key(a: Int32s, b: Int32s) -> bool:
     return len(a) == len(b) and bool((a == b).all())
 
 
-@kernel
+@bare_kernel
 def fits(x: CsrRows, word: int, tag: int, rules: Rules) -> bool:
     """Whether a word may have a tag: one of its features was seen with it, or it has no feature."""
     if len(rules.of_feature) == 0 or x.indptr[word] == x.indptr[word + 1]:
@@ -156,7 +156,7 @@ def fits(x: CsrRows, word: int, tag: int, rules: Rules) -> bool:
     return False
 
 
-@kernel
+@bare_kernel
 def all_fit(x: CsrRows, first: int, tags: Int32s, rules: Rules) -> bool:
     """Whether words first, first + 1, … may have these tags."""
     n_fit = 0
@@ -202,7 +202,7 @@ def find_losses(
 # --- rows
 
 
-@kernel
+@bare_kernel
 def tags_of(key: Int32s, first_tag: int, tags: Int32s) -> None:
     """The tags of a derivation, which its numbers name from left to right; fills `tags`."""
     t = 0
@@ -212,7 +212,7 @@ def tags_of(key: Int32s, first_tag: int, tags: Int32s) -> None:
             t += 1
 
 
-@kernel
+@bare_kernel
 def most_values(x: CsrRows, tokens: Ints, tree_indptr: Ints, chosen: Ints, key_indptr: Ints) -> int:
     """How long all rows can be together: two of each feature, and one of each number of both derivations."""
     most = 0
@@ -259,7 +259,7 @@ def fill_rows(
         indptr[c + 1] = write_merged(columns[:size], parts[:size], 1.0, at, indices, values)
 
 
-@kernel
+@bare_kernel
 def add_rules(key: Int32s, first_tag: int, base: int, sign: float, size: int, columns: Ints, parts: Any) -> int:
     """±1 for each rule of a derivation, from place `size` on; returns the end."""
     for p in range(len(key)):

@@ -7,7 +7,7 @@ the same, and one of the children differs. That is a walk along one derivation, 
 
 import numpy as np
 
-from distdual.kernel import kernel
+from distdual.kernel import bare_kernel, kernel
 from distdual.problems.cky import (
     BELOW,
     BELOW_RIGHT,
@@ -67,7 +67,7 @@ def best_other_tree(n: int, rules: Rules, w: Weights, right: Int32s, chart: Char
     return write_tree(TOP, rules.roots[root], n, rules, w, nothing, 0.0, chart, right, detour, key)
 
 
-@kernel
+@bare_kernel
 def leave_rule(p: int, right: Int32s, n: int, rules: Rules, binary: Floats, chart: Chart, detour: Detour) -> None:
     """The best that differs from step p on, which is a binary rule or a tag, and begins with no chain."""
     code = right[p]
