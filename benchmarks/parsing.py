@@ -6,7 +6,7 @@ DATA_FOLDER/nltk_treebank/treebank_clean.mrg.xz holds the trees: sentences of up
 grammar is that of the training trees, with Markov order 2. For reference, the same grammar with the weights of
 maximum likelihood: log of the share of each rule among those of its parent, and of each word among those of its tag,
 10⁻⁹ for what was never seen. Times of training are without compiling, with one run that compiles before it.
-The 40-word sentence is parsed with the grammar of all trees of the sample, which is five times as large.
+The 40-word sentence is parsed with the grammar of all trees of the sample, which has four times as many rules.
 """
 
 import argparse
