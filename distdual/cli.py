@@ -118,8 +118,8 @@ def quickstart(folder: Path, as_json: bool) -> int:
 @cli.command(short_help="Turn files into a data set of shards.")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("dest")
-@click.option("--problem", "kind", required=True, help="What the data is for: binary, multiclass, regression or chain.")
-@click.option("--format", "source_format", help="svmlight, svmhmm, conll, npz or npy; guessed if not given.")
+@click.option("--problem", "kind", required=True, help="binary, multiclass, regression, chain or cfg.")
+@click.option("--format", "source_format", help="svmlight, svmhmm, conll, npz, npy or brackets; guessed if not given.")
 @click.option("--labels", multiple=True, metavar="FILE", help="The .npy file of labels of each .npy SOURCE, in order.")
 @click.option(
     "--templates", metavar="FILE.toml", help="The features of conll text; see configs/chunking_templates.toml."
@@ -132,6 +132,15 @@ def quickstart(folder: Path, as_json: bool) -> int:
 @click.option("--n-features", type=int, help="Width of sparse data, where the largest index does not tell.")
 @click.option("--compress/--no-compress", default=None, help="Default: sparse data is compressed, dense is not.")
 @click.option("--overwrite", is_flag=True, help="Replace a data set that is there already.")
+@click.option("--max-length", type=int, metavar="N", help="Trees: leave out sentences of more words.")
+@click.option("--grammar", metavar="URL", help="Trees: the data set whose grammar and vocabulary to use.")
+@click.option("--binarise", metavar="SIDE", help="Trees: right (the default) or left.")
+@click.option("--markov-order", metavar="N", help="Trees: labels that an inner symbol remembers; default 2, or all.")
+@click.option("--min-count", type=int, metavar="N", help="Trees: rarer words are known by their shape; default 2.")
+@click.option(
+    "--function-tags", is_flag=True, default=None, help="Trees: keep function tags; NP-SBJ becomes NP if not."
+)
+@click.option("--traces", is_flag=True, default=None, help="Trees: keep traces (-NONE-), which are removed if not.")
 @storage_option
 @json_option
 def prepare(

@@ -30,8 +30,9 @@ def describe_dataset(dataset: Dataset) -> dict[str, Any]:
         "storage": "sparse" if layout.sparse else "dense",
         "values": dataset.n_values,
         "labels": list(dataset.classes),
-        **describe_text(layout.text, layout.n_features),
-        "columns": list(layout.columns),
+        **describe_recipe(layout.recipe, layout.n_features),
+        "columns": [*layout.columns, *layout.runs],
+        **({"texts": list(layout.texts)} if layout.texts else {}),
         "shards": dataset.n_shards,
         "bytes": dataset.nbytes,
         "largest_norm": float(dataset.largest_norm.max()),
@@ -39,14 +40,14 @@ def describe_dataset(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def describe_text(text: dict[str, Any], n_features: int) -> dict[str, Any]:
+def describe_recipe(recipe: dict[str, Any], n_features: int) -> dict[str, Any]:
     """The templates that features were made by, and how these are numbered."""
-    if not text:
+    if not recipe:
         return {}
-    names = f"{n_features:,} features, min_count {text.get('min_count', 1)}"
+    names = f"{n_features:,} features, min_count {recipe.get('min_count', 1)}"
     return {
-        "templates": text["templates"],
-        "vocabulary": f"none, a hash of {text['hash_bits']} bits" if "hash_bits" in text else names,
+        "templates": recipe["templates"],
+        "vocabulary": f"none, a hash of {recipe['hash_bits']} bits" if "hash_bits" in recipe else names,
     }
 
 

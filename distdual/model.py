@@ -4,6 +4,7 @@ weights.npy        float64 weights, the bias weight last if there is one
 model.json         the problem, C, the data set; written last: a folder without it holds no model
 certificate.json   lower, upper, gap, and the digests of all other files
 prior/             mean.npy, precision.npy, nonnegative.npy: those that were given
+problem/           texts that the problem is made with, such as grammar.txt of parsing
 dual/              the support constraints, see dual.py, and checksum.npy of the shards they were found in
 run.json           while a run writes members of groups here: which folder to remove should it not end
 """
@@ -17,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.location import Location
+from distdual.data.store import Dataset
 from distdual.dual import FILES, AnyDual, Dual, Summary, describe_dual, npy, read_dual, read_npy
 from distdual.errors import InputError
 from distdual.prior import Prior
-from distdual.problems import problem_from
+from distdual.problems import problem_from, texts_of
 from distdual.problems.base import Problem
 from distdual.problems.load import Named
 from distdual.rows import Floats
@@ -41,7 +43,7 @@ class DataInfo(NamedTuple):
     fingerprint: str
     n_examples: int
     checksum: NDArray[np.uint32]  # of each shard
-    vocabulary: str | None = None  # the digest of what its feature numbers mean, where it was made of text
+    numbering: str | None = None  # what its feature numbers mean, as `Layout.numbering` has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class Model:
         }
         given = {name: getattr(self.prior, name) for name in PRIOR if getattr(self.prior, name) is not None}
         files |= {f"prior/{name}.npy": npy(array) for name, array in given.items()}
+        files |= {f"problem/{name}.txt": getattr(self.problem, name).encode() for name in self.problem.texts}
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
         files["certificate.json"] = to_json({**self.certificate, "sha256": digests})
         about = to_json(
@@ -79,7 +82,7 @@ class Model:
                     "fingerprint": self.data.fingerprint,
                     "n_examples": self.data.n_examples,
                     "n_shards": len(self.data.checksum),
-                    "vocabulary": self.data.vocabulary,
+                    "numbering": self.data.numbering,
                 },
                 "config": self.config,
             }
@@ -148,11 +151,13 @@ def load_model(location: Location, problem: Named | None = None) -> Model:
     """
     about = read_about(location)
     try:
-        made = problem_from(about["problem"], problem)
+        names = texts_of(about["problem"], problem)
+        texts = {name: location.read(f"problem/{name}.txt").decode() for name in names}
+        made = problem_from(about["problem"], problem, texts)
         data, C, config = about["data"], float(about["C"]), about["config"]
         prior = Prior(made.n_weights, **{name: read_prior(location, name) for name in about["prior"]})
         checksum = read_npy(location, "dual/checksum.npy", np.uint32)
-        info = DataInfo(data["url"], data["fingerprint"], data["n_examples"], checksum, data.get("vocabulary"))
+        info = DataInfo(data["url"], data["fingerprint"], data["n_examples"], checksum, data.get("numbering"))
     except InputError as error:
         raise error if str(error).startswith(str(location)) else InputError(f"{location}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -167,6 +172,13 @@ def load_model(location: Location, problem: Named | None = None) -> Model:
     if isinstance(dual, Summary) and len(dual.v) != len(w):
         raise InputError(f"{location}/dual/v.npy: {len(dual.v)} numbers, one a weight is expected: {len(w)}")
     return Model(w, made, C, prior, dual, info, certificate, config)
+
+
+def check_texts(problem: Problem, dataset: Dataset) -> None:
+    """Data prepared with another grammar has other numbers for the same trees."""
+    for name in problem.texts:
+        if dataset.texts.get(name) != getattr(problem, name):
+            raise InputError(f"{dataset.location}: its {name} is not the one that the model was trained with")
 
 
 def read_prior(location: Location, name: str) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from distdual.data.location import Location
 from distdual.data.store import Dataset, open_dataset
 from distdual.data.write import label_name
 from distdual.errors import InputError
-from distdual.model import Model, load_model
+from distdual.model import Model, check_texts, load_model
 from distdual.problems.base import Problem
 from distdual.problems.load import Named
 from distdual.rows import Floats, Ints
@@ -82,11 +82,12 @@ def judge_of(problem: Problem, classes: tuple[str, ...], labels: tuple[str, ...]
 
 def check_features(model: Model, dataset: Dataset) -> None:
     """Refuse rows in which feature numbers cannot mean what they did in training."""
-    vocabulary = dataset.layout.text.get("vocabulary")
-    if vocabulary and model.data.vocabulary and vocabulary != model.data.vocabulary:
+    check_texts(model.problem, dataset)
+    found, known = dataset.layout.numbering, model.data.numbering
+    if found and known and found != known:
         raise InputError(
             f"{dataset.location}: features are numbered otherwise than in the data set that the model was trained on, "
-            f"{model.data.url}; prepare it with --vocabulary and that data set"
+            f"{model.data.url}; prepare it with --vocabulary, or --grammar, and that data set"
         )
     check_width(model.problem.describe()["n_features"], dataset)
 
@@ -101,11 +102,13 @@ def predict_shard(source: Source, problem: Problem, w: Floats, shard: int, judge
     """Runs on a worker: predictions of one shard, and sums for the score where there is a judge."""
     found, _ = source.open().read(shard)
     predicted = problem.predict(w, found)
-    lengths = None if found.tokens is None else np.diff(found.tokens)
-    if judge is None:
-        return PredictedShard(predicted, None, lengths)
-    y = np.array(judge.codes)[found.y] if judge.codes else found.y
-    return PredictedShard(predicted, judge.problem.score_shard(found, y, predicted), lengths)
+    spelt = problem.spell(found, predicted)
+    lengths = None if found.tokens is None or spelt is not None else np.diff(found.tokens)
+    score = None
+    if judge is not None:
+        y = np.array(judge.codes)[found.y] if judge.codes else found.y
+        score = judge.problem.score_shard(found, y, predicted)
+    return PredictedShard(predicted if spelt is None else spelt, score, lengths)
 
 
 def add_up(scores: list[dict[str, float] | None]) -> dict[str, float] | None:
@@ -157,6 +160,6 @@ def save_predictions(labels: NDArray[Any], out: Location, lengths: Ints | None =
         content = "".join(f"{line}\n" for line in lines_of(labels, lengths)).encode()
     else:
         buffer = io.BytesIO()
-        np.save(buffer, labels, allow_pickle=False)
+        np.save(buffer, labels.astype(np.str_) if labels.dtype.kind == "O" else labels, allow_pickle=False)
         content = buffer.getvalue()
     place.write(name, content)

@@ -57,6 +57,7 @@ def train(
         config.problem.options,
         n_features=dataset.layout.n_features,
         classes=dataset.classes,
+        texts=dataset.texts,
     )
     check_columns(dataset, problem)
     prior = prior_of(config, problem.n_weights)
@@ -90,7 +91,7 @@ def train(
                 dataset.fingerprint,
                 dataset.n_examples,
                 dataset.checksum,
-                dataset.layout.text.get("vocabulary"),
+                dataset.layout.numbering,
             ),
             {**summarise(outcome, config.solver.gap, dataset), "model": config.output.url},
             config.public(),

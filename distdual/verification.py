@@ -16,7 +16,7 @@ from distdual.data.location import Location
 from distdual.data.store import Dataset, open_dataset
 from distdual.dual import AnyDual, Dual, GroupDual, Summary
 from distdual.errors import InputError
-from distdual.model import Model, changed_files, load_model
+from distdual.model import Model, changed_files, check_texts, load_model
 from distdual.problems.base import Problem
 from distdual.problems.load import Named
 from distdual.rows import Floats, Ints, product
@@ -95,6 +95,7 @@ def check_shape(model: Model, dataset: Dataset) -> None:
     for name, value in found.items():
         if described[name] != value:
             raise InputError(f"{dataset.location}: {name} is {value}, but the model was trained with {described[name]}")
+    check_texts(model.problem, dataset)
 
 
 def existing(dual: AnyDual, dataset: Dataset) -> tuple[AnyDual, int]:

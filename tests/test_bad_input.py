@@ -105,7 +105,10 @@ SOURCES = {
     "arrays without rows": (npz(x=np.empty((0, D)), y=np.empty(0)), ["source.npz", "no examples"]),
     "feature index 0": (text("1 1:1\n-1 0:2\n"), ["source.txt", "line 2", "index 0", "count from 1"]),
     "feature indices out of order": (text("1 1:1\n-1 3:2 2:1\n"), ["source.txt", "line 2", "2:1", "must rise"]),
-    "prose": (text("It was a dark and stormy night.\n"), ["source.txt", "format", "svmlight, svmhmm, conll, npz, npy"]),
+    "prose": (
+        text("It was a dark and stormy night.\n"),
+        ["source.txt", "format", "svmlight, svmhmm, conll, npz, npy, brackets"],
+    ),
     "a file cut short": (text("PK\x03\x04 and no more", "source.npz"), ["source.npz", "damaged or cut short"]),
 }
 

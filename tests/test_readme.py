@@ -15,6 +15,7 @@ import pytest
 
 from distdual.config import ClusterConfig, Config, DataConfig, LocalCluster, OutputConfig, PriorConfig, SolverConfig
 from distdual.problems.binary import Binary
+from distdual.problems.cfg import Cfg
 from distdual.problems.chain import Chain
 from tests.s3_server import S3Server, free_ports
 from tests.shell import environment
@@ -104,6 +105,7 @@ def test_every_block_runs(tmp_path: Path, s3: S3Server) -> None:
     assert len((tmp_path / "labels.txt").read_text().splitlines()) == 1797
     assert (tmp_path / "clouds" / "train" / "zarr.json").exists()
     assert (tmp_path / "runs" / "binary" / "run.jsonl").exists()
+    assert len((tmp_path / "parsed.txt").read_text().splitlines()) == 3
     assert s3.files().exists("data/digits-model/model.json")
     assert json.loads((tmp_path / "stars-model" / "certificate.json").read_text())["certified"]
     assert len((tmp_path / "stars.txt").read_text().splitlines()) == 2000
@@ -133,6 +135,7 @@ def test_the_table_of_keys_is_complete_and_its_defaults_are_right() -> None:
         "problem.kind": "required",
         **defaults("problem", Binary, skip=("n_features", "classes")),
         **defaults("problem", Chain, skip=("n_features", "classes")),
+        **defaults("problem", Cfg, skip=("n_features", "classes", "grammar")),
         **defaults("solver", SolverConfig),
         **defaults("prior", PriorConfig),
         **defaults("cluster", ClusterConfig),

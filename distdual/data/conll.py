@@ -3,7 +3,6 @@
 Columns are apart by tabs where a line has any, else by white space. Every line of a file has as many as its first.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -12,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distdual.data.features import Sentences, found_features
+from distdual.data.layout import VOCABULARY
 from distdual.data.location import Location
 from distdual.data.pipeline import Source
 from distdual.data.shard import Block
-from distdual.data.store import Dataset, open_dataset, read_bytes
+from distdual.data.store import Dataset, open_dataset
 from distdual.data.svmlight import whole_lines
 from distdual.data.templates import Templates, templates_from
 from distdual.data.vocabulary import Hashing, Numbering, Vocabulary, count_features, rows_from
@@ -24,7 +24,6 @@ from distdual.errors import InputError
 
 BLOCK_BYTES = 1 << 20  # of text at a time: its features are some twenty times as large
 LONGEST = 100_000  # tokens of a sentence; text without blank lines is not read whole before it is refused
-VOCABULARY = "vocabulary"  # the array of names
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 TAG = ""  # what the column of the tag is called beside those that templates name
 
@@ -54,18 +53,12 @@ def text_from(
 
 
 def text_of(files: Sequence[Location], made: Templates, numbering: Numbering, labels: tuple[str, ...]) -> Text:
-    texts = {} if isinstance(numbering, Hashing) else {VOCABULARY: numbering.to_bytes()}
-    about = {**made.describe(), "vocabulary": digest(made, texts.get(VOCABULARY, b""))}
+    texts = {} if isinstance(numbering, Hashing) else {VOCABULARY: numbering.to_text()}
     sources = [
         Source(str(file), lambda file=file: blocks_from_conll(file, made, numbering), numbering.n_features)  # type: ignore[misc]
         for file in files
     ]
-    return Text(sources, Attached(about, texts, labels))
-
-
-def digest(made: Templates, names: bytes) -> str:
-    """Tells apart data sets in which a feature number means different things."""
-    return hashlib.sha256(names or f"hash {made.hash_bits}".encode()).hexdigest()
+    return Text(sources, Attached(made.describe(), texts, labels))
 
 
 def new_numbering(files: Sequence[Location], made: Templates) -> Numbering:
@@ -79,15 +72,15 @@ def new_numbering(files: Sequence[Location], made: Templates) -> Numbering:
 
 def made_with(dataset: Dataset) -> Templates:
     """The templates that a data set was made with."""
-    if not dataset.layout.text:
+    if not dataset.layout.recipe:
         raise InputError(f"{dataset.location}: was not made of conll text, so it has no vocabulary and no templates")
-    return templates_from({name: value for name, value in dataset.layout.text.items() if name != "vocabulary"})
+    return templates_from(dataset.layout.recipe)
 
 
 def stored_numbering(dataset: Dataset, made: Templates) -> Numbering:
     if made.hash_bits is not None:
         return Hashing(made.hash_bits)
-    return Vocabulary.from_bytes(read_bytes(dataset.location, VOCABULARY))
+    return Vocabulary.from_text(dataset.texts[VOCABULARY])
 
 
 def blocks_from_conll(

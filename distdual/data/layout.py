@@ -1,25 +1,30 @@
 """Which arrays make up a data set, and what is chunk s of each?
 
 A data set is a Zarr v3 group in which chunk s of every array is shard s. Every array runs along one *axis*: one
-entry per example, one per stored value or, where examples are sequences, one per token. A chunk has the same length
-for every shard (`Layout.chunk`); the real length of each axis in each shard is in the small array `lengths`, and what
-lies beyond is padding. A data set made of text also has the array `vocabulary`: the names of the features in UTF-8, a
-name a line. Readers that do not know of it need not.
+entry per example, one per stored value or, where examples are sequences, one per token. A column of *runs*, such as
+the trees of parsing, gives each example some numbers of its own, as many as it needs, and is an axis for itself. A
+chunk has the same length for every shard (`Layout.chunk`); the real length of each axis in each shard is in the small
+array `lengths`, and what lies beyond is padding.
+
+What belongs to all examples and may be large, such as a grammar or the names of all features, is a *text*: an array
+of its own, of UTF-8 bytes.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-FORMAT = 2  # the newest; data whose examples are no sequences are written as format 1
+FORMAT = 3  # the newest; without runs and texts it is format 2, and without sequences format 1
 ATTRIBUTES = "distdual"  # the group attribute that holds all of ours
 
-Axis = Literal["example", "value", "token"]
+Axis = str  # one of AXES, or the name of a column of runs
 AXES: tuple[Axis, ...] = ("example", "value", "token")
 
 LENGTHS = "lengths"  # (n_shards, len(Layout.axes)) int64
 NORMS = "largest_norm"  # (n_shards,) float64: the largest ||x_i|| of a shard
 CHECKSUMS = "checksum"  # (n_shards,) uint32: crc32c over the shard's arrays in the order of `Layout.arrays`
 TABLE_CHUNK = 1 << 16  # shards per chunk of these three
+TEXT_CHUNK = 1 << 22  # bytes per chunk of a text
+VOCABULARY = "vocabulary"  # the text that names the features, one a line
 
 
 class ArraySpec(NamedTuple):
@@ -43,11 +48,13 @@ class Layout:
     chunk: dict[Axis, int]  # longest axis a shard may have
     compress: bool
     ragged: bool = False  # an example is a run of tokens, each with features and a label of its own
-    text: dict[str, Any] = field(default_factory=dict)  # how features were made of text, where they were
+    runs: dict[str, str] = field(default_factory=dict)  # dtype of each column of runs
+    texts: dict[str, int] = field(default_factory=dict)  # crc32c of each text
+    recipe: dict[str, Any] = field(default_factory=dict)  # how templates made features of text, where they did
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        return AXES if self.ragged else AXES[:2]
+        return (*(AXES if self.ragged else AXES[:2]), *self.runs)
 
     @property
     def arrays(self) -> list[ArraySpec]:
@@ -63,16 +70,29 @@ class Layout:
             features = [ArraySpec("x", "float32", row, width=self.n_features)]
         y = ArraySpec("y", "int32" if self.labels else "float64", row)
         tokens = [ArraySpec("tokens", "int64", "example", extra=1)] if self.ragged else []
-        return [*features, y, *tokens, *(ArraySpec(name, "float64", "example") for name in self.columns)]
+        columns = [ArraySpec(name, "float64", "example") for name in self.columns]
+        runs = [
+            spec
+            for name, dtype in self.runs.items()
+            for spec in (ArraySpec(f"{name}_indptr", "int64", "example", extra=1), ArraySpec(name, dtype, name))
+        ]
+        return [*features, y, *tokens, *columns, *runs]
+
+    @property
+    def numbering(self) -> str | None:
+        """What feature numbers mean: different where they mean different things, None where nobody told."""
+        if VOCABULARY in self.texts:
+            return f"vocabulary {self.texts[VOCABULARY]:08x}"
+        return f"hash of {self.recipe['hash_bits']} bits" if "hash_bits" in self.recipe else None
 
     def chunk_shape(self, spec: ArraySpec) -> tuple[int, ...]:
         length = self.chunk[spec.axis] + spec.extra
         return (length, spec.width) if spec.width else (length,)
 
     def attributes(self) -> dict[str, Any]:
-        optional = {"ragged": self.ragged, "text": self.text}
+        newer = {"ragged": self.ragged, "runs": self.runs, "texts": self.texts, "recipe": self.recipe}
         return {
-            "format": 2 if self.ragged else 1,
+            "format": 3 if self.runs or self.texts else 2 if self.ragged else 1,
             "kind": self.kind,
             "n_features": self.n_features,
             "features": "csr" if self.sparse else "dense",
@@ -81,7 +101,7 @@ class Layout:
             "columns": list(self.columns),
             "chunk": self.chunk,
             "compress": self.compress,
-            **{name: value for name, value in optional.items() if value},
+            **{name: value for name, value in newer.items() if value},
         }
 
     @staticmethod
@@ -96,5 +116,7 @@ class Layout:
             chunk=attributes["chunk"],
             compress=attributes["compress"],
             ragged=attributes.get("ragged", False),
-            text=attributes.get("text", {}),
+            runs=attributes.get("runs", {}),
+            texts=attributes.get("texts", {}),
+            recipe=attributes.get("recipe", {}),
         )

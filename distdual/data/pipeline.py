@@ -22,7 +22,7 @@ from distdual.data.write import SHARD_BYTES, Attached, DatasetWriter
 from distdual.errors import InputError
 from distdual.rows import Bools, CsrRows, DenseRows, Floats
 
-KINDS = ("binary", "multiclass", "regression", "chain")
+KINDS = ("binary", "multiclass", "regression", "chain", "cfg")
 MARK = "prepare.unfinished"  # stands in DEST while DEST/train and DEST/test are being written
 
 
@@ -31,7 +31,7 @@ class Options:
     """How to write a data set, whatever the source."""
 
     kind: str
-    """The problem it is for: "binary", "multiclass", "regression" or "chain"."""
+    """The problem it is for: "binary", "multiclass", "regression", "chain" or "cfg"."""
 
     shard_bytes: int = SHARD_BYTES
     """Features of one shard, about."""
@@ -99,7 +99,10 @@ class Named(NamedTuple):
 def write(
     sources: Sequence[Source], dest: Location, options: Options, attached: Attached | None = None
 ) -> tuple[Summary, ...]:
-    """Write all examples to `dest`, or to `dest`/train and `dest`/test; if anything fails, nothing is left there."""
+    """Write all examples to `dest`, or to `dest`/train and `dest`/test; if anything fails, nothing is left there.
+
+    `attached` is stored with each data set.
+    """
     factors = column_factors(sources, options) if options.scale == "unit-variance" else None
     width = Width(options.n_features)
     blocks = split(scaled(checked(sources, width), options.scale, factors), options)

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ from distdual.data.sequence import blocks_from_ragged, ragged
 from distdual.data.source import open_decompressed
 from distdual.data.svmhmm import blocks_from_svmhmm
 from distdual.data.svmlight import blocks_from_svmlight
+from distdual.data.treebank import TreeOptions, open_treebank
 from distdual.errors import InputError
 
 __all__ = ["FORMATS", "KINDS", "Options", "Summary", "prepare", "prepare_arrays"]
 
 Place = Location | str | os.PathLike[str]
 
-FORMATS = ("svmlight", "svmhmm", "conll", "npz", "npy")
+FORMATS = ("svmlight", "svmhmm", "conll", "npz", "npy", "brackets")
 GUESS_BYTES = 1 << 16
 SVMLIGHT_LINE = re.compile(rb"[+-]?[0-9.][0-9.eE+-]*(\s+qid:\d+)?(\s+\d+:\S+)*")
 
@@ -46,9 +48,12 @@ def prepare(
     are used; features that it does not know are left out, tags are added to its own.
 
     `storage_options` are for those places that are given as the text of a remote URL. The other options are those of
-    `Options`: shard_bytes, shuffle, test_fraction, scale, n_features, compress, overwrite. If anything fails, nothing
-    is left at `dest`.
+    `Options`: shard_bytes, shuffle, test_fraction, scale, n_features, compress, overwrite; for trees also those of
+    `TreeOptions`. If anything fails, nothing is left at `dest`.
     """
+    trees = {field.name: options.pop(field.name, None) for field in fields(TreeOptions)}
+    if trees["grammar"] is not None:
+        trees["grammar"] = as_location(trees["grammar"], storage_options)
     chosen = Options(kind=kind, **options)
     given = [sources] if isinstance(sources, Location | str | os.PathLike) else sources
     files = [as_location(file, storage_options) for file in given]
@@ -56,11 +61,18 @@ def prepare(
     place = as_location(dest, storage_options)
     if not files:
         raise InputError("no source file was given")
+    for name, value in trees.items():
+        if value is not None and kind != "cfg":
+            raise InputError(f"{name} has no meaning in a {kind} problem, only in a cfg problem; leave it out")
     if format == "conll" or templates is not None or vocabulary is not None:
         check_conll(format, kind, label_files)
         known = None if vocabulary is None else as_location(vocabulary, storage_options)
         text = text_from(files, templates, known)
         return write(text.sources, place, chosen, text.attached)
+    if kind == "cfg":
+        check_brackets(label_files, format)
+        bank = open_treebank(files, TreeOptions(**trees), chosen)
+        return write(bank.sources, place, chosen, bank.attached)
     return write(file_sources(files, label_files, format, kind), place, chosen)
 
 
@@ -103,7 +115,9 @@ def check_conll(format: str | None, kind: str, labels: list[Location]) -> None:
     if format not in (None, "conll"):
         raise InputError(f"templates and vocabulary are for conll text, but the format is said to be {format}")
     if kind != "chain":
-        raise InputError(f"conll text holds sequences, but a {kind} problem needs single rows")
+        raise InputError(
+            f"conll text holds tagged sequences, for a chain problem; a {kind} problem has no use for them"
+        )
     if labels:
         raise InputError("conll text holds its tags in a column; leave the files of labels out")
 
@@ -111,6 +125,8 @@ def check_conll(format: str | None, kind: str, labels: list[Location]) -> None:
 def file_sources(files: list[Location], labels: list[Location], format: str | None, kind: str) -> list[Source]:
     if format is not None:
         check_choice("format", format, FORMATS)
+        if format == "brackets":
+            raise InputError(f"format brackets holds trees, for a cfg problem; a {kind} problem has no use for them")
     formats = [format or guess_format(file, kind) for file in files]
     n_npy = formats.count("npy")
     if n_npy != len(labels):
@@ -119,6 +135,11 @@ def file_sources(files: list[Location], labels: list[Location], format: str | No
     return [
         file_source(file, its, next(rest) if its == "npy" else None) for file, its in zip(files, formats, strict=True)
     ]
+
+
+def check_brackets(labels: list[Location], format: str | None) -> None:
+    if format not in (None, "brackets") or labels:
+        raise InputError("a cfg problem is prepared from bracketed text alone: format brackets, no files of labels")
 
 
 def file_source(file: Location, format: str, labels: Location | None) -> Source:

@@ -1,5 +1,6 @@
 """What does one shard look like in memory, before it is written and after it is read?"""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -7,6 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints, n_rows
+
+
+class Runs(NamedTuple):
+    """A column with several numbers an example: those of i are values[indptr[i]] … values[indptr[i + 1] − 1]."""
+
+    indptr: Ints  # (n + 1,)
+    values: NDArray[Any]
+
+    def of(self, i: int) -> NDArray[Any]:
+        return self.values[self.indptr[i] : self.indptr[i + 1]]
+
+    def take(self, which: Any) -> "Runs":
+        at, indptr = take_runs(self.indptr, np.arange(len(self.indptr) - 1)[which])
+        return Runs(indptr, self.values[at])
 
 
 class Block(NamedTuple):
@@ -17,6 +32,7 @@ class Block(NamedTuple):
     cost: Floats | None = None
     margin: Floats | None = None
     tokens: Ints | None = None  # as Shard.tokens
+    runs: Mapping[str, Runs] | None = None
 
     @property
     def n_examples(self) -> int:
@@ -27,7 +43,8 @@ class Block(NamedTuple):
         cost = None if self.cost is None else self.cost[which]
         margin = None if self.margin is None else self.margin[which]
         rows, tokens = (which, None) if self.tokens is None else take_tokens(self.tokens, which)
-        return Block(take_rows(self.x, rows), self.y[rows], cost, margin, tokens)
+        runs = self.runs and {name: column.take(which) for name, column in self.runs.items()}
+        return Block(take_rows(self.x, rows), self.y[rows], cost, margin, tokens, runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +61,7 @@ class Shard:
     cost: Floats | None = None
     margin: Floats | None = None
     tokens: Ints | None = None  # (n + 1,) where each sequence begins, and the end of the last; None for single rows
+    runs: Mapping[str, Runs] | None = None  # columns of runs, by name
 
     @property
     def n_examples(self) -> int:
@@ -61,12 +79,14 @@ class Shard:
             x = self.x._replace(indptr=self.x.indptr[rows.start : rows.stop + 1])
         cost = None if self.cost is None else self.cost[begin:end]
         margin = None if self.margin is None else self.margin[begin:end]
-        return Shard(self.number, self.first + begin, x, self.y[rows], cost, margin, tokens)
+        runs = self.runs and {name: column.take(slice(begin, end)) for name, column in self.runs.items()}
+        return Shard(self.number, self.first + begin, x, self.y[rows], cost, margin, tokens, runs)
 
     @property
     def nbytes(self) -> int:
         """Bytes of its own examples; sparse values that it shares with other pieces are not counted."""
-        parts = [*trimmed(self.x), self.y, self.cost, self.margin, self.tokens]
+        columns = (self.cost, self.margin, self.tokens)
+        parts = [*trimmed(self.x), self.y, *columns, *run_arrays(self.runs).values()]
         return sum(part.nbytes for part in parts if part is not None)
 
 
@@ -76,6 +96,15 @@ def trimmed(x: Features) -> Features:
         return x
     own = slice(int(x.indptr[0]), int(x.indptr[-1]))
     return CsrRows(x.indptr - own.start, x.indices[own], x.values[own])
+
+
+def run_arrays(runs: Mapping[str, Runs] | None) -> dict[str, NDArray[Any]]:
+    """The arrays of columns of runs, under their names in the data set."""
+    return {
+        key: array
+        for name, column in (runs or {}).items()
+        for key, array in ((f"{name}_indptr", column.indptr), (name, column.values))
+    }
 
 
 def take_rows(x: Features, which: Any) -> Features:
@@ -123,6 +152,18 @@ def join_tokens(parts: list[Ints | None]) -> Ints | None:
     return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part) for part in there]))]) if there else None
 
 
+def join_runs(parts: list[Mapping[str, Runs]]) -> dict[str, Runs] | None:
+    if not parts:
+        return None
+    joined = {}
+    for name in parts[0]:
+        columns = [part[name] for part in parts]
+        lengths = np.concatenate([np.diff(column.indptr) for column in columns])
+        values = np.concatenate([column.values for column in columns])
+        joined[name] = Runs(np.concatenate([[0], np.cumsum(lengths)]), values)
+    return joined
+
+
 def join_blocks(blocks: list[Block]) -> Block:
     def column(parts: list[Floats | None]) -> Floats | None:
         there = [part for part in parts if part is not None]
@@ -136,4 +177,5 @@ def join_blocks(blocks: list[Block]) -> Block:
         column([block.cost for block in blocks]),
         column([block.margin for block in blocks]),
         join_tokens([block.tokens for block in blocks]),
+        join_runs([block.runs for block in blocks if block.runs is not None]),
     )

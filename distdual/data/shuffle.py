@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.data.shard import Block, join_blocks
+from distdual.data.shard import Block, Runs, join_blocks, run_arrays
 from distdual.data.source import BLOCK_BYTES
 from distdual.errors import InputError
 from distdual.rows import CsrRows, DenseRows, Features
@@ -108,7 +108,7 @@ class Shuffler:
 
 
 def block_bytes(block: Block) -> int:
-    parts = [*block.x, block.y, block.cost, block.margin, block.tokens]
+    parts = [*block.x, block.y, block.cost, block.margin, block.tokens, *run_arrays(block.runs).values()]
     return sum(part.nbytes for part in parts if part is not None)
 
 
@@ -116,7 +116,8 @@ def write_block(file: IO[bytes], block: Block) -> None:
     """Append the arrays of a block, after a line that says which there are."""
     columns = (block.cost, block.margin, block.tokens)
     has = [isinstance(block.x, CsrRows), *(column is not None for column in columns)]
-    parts: list[NDArray[Any] | None] = [np.array(has), *block.x, block.y, *columns]
+    runs = [np.array(list(block.runs or {}), dtype=np.str_), *run_arrays(block.runs).values()]
+    parts: list[NDArray[Any] | None] = [np.array(has), *block.x, block.y, *columns, *runs]
     for part in parts:
         if part is not None:
             np.save(file, part, allow_pickle=False)
@@ -129,7 +130,10 @@ def read_blocks(file: IO[bytes]) -> Iterator[Block]:
     while file.tell() < end:
         sparse, *has = np.load(file, allow_pickle=False)
         x: Features = CsrRows(load(file), load(file), load(file)) if sparse else DenseRows(load(file))
-        yield Block(x, load(file), *(load(file) if there else None for there in has))
+        y = load(file)
+        cost, margin, tokens = (load(file) if there else None for there in has)
+        runs = {name: Runs(load(file), load(file)) for name in load(file).tolist()}
+        yield Block(x, y, cost, margin, tokens, runs or None)
 
 
 def load(file: IO[bytes]) -> NDArray[Any]:

@@ -5,7 +5,7 @@ import hashlib
 import json
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NoReturn
@@ -23,7 +23,7 @@ from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
 from distdual.data.layout import ATTRIBUTES, CHECKSUMS, FORMAT, LENGTHS, NORMS, ArraySpec, Axis, Layout
 from distdual.data.location import Location, clear_errors
-from distdual.data.shard import Block, Shard
+from distdual.data.shard import Block, Runs, Shard, run_arrays
 from distdual.errors import InputError
 from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints
 
@@ -79,7 +79,7 @@ class Dataset:
     lengths: Ints  # (n_shards, len(layout.axes))
     largest_norm: Floats  # (n_shards,)
     checksum: NDArray[np.uint32]  # (n_shards,)
-    arrays: Mapping[str, Any] = field(repr=False)  # asynchronous Zarr arrays under their names
+    arrays: Mapping[str, Any] = field(repr=False)  # asynchronous Zarr arrays under their names, texts among them
     store: StrictStore = field(repr=False)
 
     def open(self) -> "Dataset":
@@ -139,10 +139,15 @@ class Dataset:
         """Changes when any byte of any shard does, or the meaning of one: labels, columns, width, kind."""
         layout = self.layout
         meaning = [layout.kind, layout.n_features, layout.sparse, layout.labels, layout.columns]
+        meaning += [layout.runs, layout.texts] if layout.runs or layout.texts else []
         digest = hashlib.sha256(json.dumps(meaning).encode())
         digest.update(self.lengths.tobytes())
         digest.update(self.checksum.tobytes())
         return digest.hexdigest()
+
+    @property
+    def texts(self) -> "Texts":
+        return Texts(self)
 
     def read(self, number: int, *, check: bool = True) -> tuple[Shard, int]:
         """Shard `number` and the bytes read for it: one GET an array, all at the same time.
@@ -210,6 +215,10 @@ class Dataset:
                 bad = "indptr"
             elif not within(arrays["indices"], self.layout.n_features):
                 bad = "indices"
+        for name in self.layout.runs:
+            indptr = arrays[f"{name}_indptr"]
+            if indptr[0] != 0 or indptr[-1] != len(arrays[name]) or (np.diff(indptr) < 0).any():
+                bad = f"{name}_indptr"
         if bad:
             raise InputError(
                 f"{self.location}: shard {number}, array {bad!r}: "
@@ -223,15 +232,49 @@ class Dataset:
         else:
             x = DenseRows(arrays["x"])
         y = self._rank[arrays["y"]] if self.layout.labels else arrays["y"]
-        columns = (arrays.get(name) for name in ("cost", "margin", "tokens"))
-        return Shard(number, int(self.first[number]), x, y, *columns)
+        cost, margin, tokens = (arrays.get(name) for name in ("cost", "margin", "tokens"))
+        runs = {name: Runs(arrays[f"{name}_indptr"], arrays[name]) for name in self.layout.runs}
+        return Shard(number, int(self.first[number]), x, y, cost, margin, tokens, runs or None)
+
+
+class Texts(Mapping[str, str]):
+    """The texts of a data set, each read when it is asked for and checked against its checksum."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+
+    def __getitem__(self, name: str) -> str:
+        where = f"{self.dataset.location}: the text {name!r}"
+        expected = self.dataset.layout.texts[name]
+        try:
+            with clear_errors(self.dataset.location.url):
+                content = np.asarray(sync(self.dataset.arrays[text_array(name)].getitem(slice(None)))).tobytes()
+        except (MissingChunkError, ValueError, RuntimeError, TypeError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{where} is missing or damaged ({error}); prepare the data set again") from None
+        if google_crc32c.extend(0, content) != expected:
+            raise InputError(f"{where} is not what was prepared: its checksum differs; prepare the data set again")
+        return content.decode()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.dataset.layout.texts)
+
+    def __len__(self) -> int:
+        return len(self.dataset.layout.texts)
+
+
+def text_array(name: str) -> str:
+    """The array that holds a text."""
+    return f"text_{name}"
 
 
 def shard_arrays(shard: Shard | Block, y: NDArray[Any]) -> dict[str, NDArray[Any]]:
     """The arrays of a shard under their names in the data set; `y` is what its labels are stored as."""
     features = {"x": shard.x.values} if isinstance(shard.x, DenseRows) else shard.x._asdict()
     columns = {"y": y, "cost": shard.cost, "margin": shard.margin, "tokens": shard.tokens}
-    return {**features, **{name: column for name, column in columns.items() if column is not None}}
+    given = {name: column for name, column in columns.items() if column is not None}
+    return {**features, **given, **run_arrays(shard.runs)}
 
 
 def checksum_of(arrays: dict[str, NDArray[Any]], layout: Layout) -> int:
@@ -271,22 +314,13 @@ def open_dataset(location: Location) -> Dataset:
         group = open_group(location, store)
         layout = read_layout(location, group)
         try:
-            arrays = {spec.name: array_of(group, spec.name).async_array for spec in layout.arrays}
+            names = [*(spec.name for spec in layout.arrays), *map(text_array, layout.texts)]
+            arrays = {name: array_of(group, name).async_array for name in names}
             lengths, largest_norm, checksum = (np.asarray(array_of(group, name)[:]) for name in TABLES)
         except (KeyError, MissingChunkError, ValueError, RuntimeError) as error:
             raise DamagedError(f"{location}: an array is missing or damaged ({error}); prepare it again") from None
     store.sizes.clear()
     return Dataset(location.absolute(), layout, lengths, largest_norm, checksum, arrays, store)
-
-
-def read_bytes(location: Location, name: str) -> bytes:
-    """A long text that a data set keeps beside its shards."""
-    store = StrictStore(zarr_store(location, read_only=True))
-    with clear_errors(location.url):
-        try:
-            return np.asarray(array_of(open_group(location, store), name)[:]).tobytes()
-        except (KeyError, MissingChunkError, ValueError, RuntimeError) as error:
-            raise DamagedError(f"{location}: {name} is missing or damaged ({error}); prepare it again") from None
 
 
 def open_group(location: Location, store: StrictStore) -> zarr.Group:
@@ -341,4 +375,6 @@ def open_once(location: Location, fingerprint: str) -> Dataset:
 def axis_length(block: Block, axis: Axis) -> int:
     if axis == "value":
         return int(block.x.indptr[-1]) if isinstance(block.x, CsrRows) else 0
+    if block.runs and axis in block.runs:
+        return len(block.runs[axis].values)
     return block.n_examples if axis == "example" else len(block.y)

@@ -33,13 +33,13 @@ class Vocabulary:
         known = self._numbers
         return np.array([known.get(name, NONE) for name in names], dtype=np.int64)
 
-    def to_bytes(self) -> bytes:
+    def to_text(self) -> str:
         """A name a line; none holds a line end, as it comes from within a line."""
-        return "\n".join(self.names).encode()
+        return "".join(f"{name}\n" for name in self.names)
 
     @staticmethod
-    def from_bytes(text: bytes) -> "Vocabulary":
-        return Vocabulary(text.decode().split("\n"))
+    def from_text(text: str) -> "Vocabulary":
+        return Vocabulary(text.split("\n")[:-1])
 
 
 @dataclass(frozen=True)

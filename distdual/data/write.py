@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, NamedTuple
 
+import google_crc32c
 import numpy as np
 import zarr
 from numpy.typing import NDArray
@@ -21,12 +22,13 @@ from distdual.data.layout import (
     LENGTHS,
     NORMS,
     TABLE_CHUNK,
+    TEXT_CHUNK,
     ArraySpec,
     Axis,
     Layout,
 )
 from distdual.data.location import Location, clear_errors
-from distdual.data.shard import Block, join_blocks
+from distdual.data.shard import Block, Runs, join_blocks
 from distdual.data.store import (
     DamagedError,
     IncompleteError,
@@ -34,6 +36,7 @@ from distdual.data.store import (
     checksum_of,
     open_dataset,
     shard_arrays,
+    text_array,
     zarr_store,
 )
 from distdual.errors import InputError
@@ -41,15 +44,15 @@ from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints, n_rows
 
 MANY = 1 << 30  # shards an array has room for until the real number is known; Zarr's metadata does not grow with it
 SHARD_BYTES = 16 << 20
-BYTES_CHUNK = 4 << 20  # of a long text
+SEQUENCES = ("chain", "cfg")  # the problems whose examples are sequences
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
     """What a data set keeps beside its shards."""
 
-    text: dict[str, Any] = field(default_factory=dict)  # for `Layout.text`
-    arrays: dict[str, bytes] = field(default_factory=dict)  # long texts, each to be an array of bytes
+    recipe: dict[str, Any] = field(default_factory=dict)  # as Layout.recipe
+    texts: dict[str, str] = field(default_factory=dict)  # by name; they may be large
     labels: tuple[str, ...] = ()  # known beforehand; they have the first codes
 
 
@@ -119,13 +122,18 @@ class DatasetWriter:
             raise InputError(f"{self.location}: the source holds no examples")
         self._check_labels()
         width = self.n_features if self.n_features is not None else self.widest
-        layout = replace(self.layout, n_features=width, labels=tuple(self.codes))
+        contents = {name: text.encode() for name, text in self.attached.texts.items()}
+        sums = {name: google_crc32c.extend(0, content) for name, content in contents.items()}
+        layout = replace(self.layout, n_features=width, labels=tuple(self.codes), texts=sums)
         with clear_errors(self.location.url):
             for spec in layout.arrays:
                 chunk = layout.chunk_shape(spec)
                 shape = (chunk[0] * len(self.table), *chunk[1:])
                 sync(self.arrays[spec.name].async_array.resize(shape, delete_outside_chunks=False))
-            tables = self._write_tables() | self._write_attached()
+            tables = self._write_tables()
+            for name, content in contents.items():
+                array = np.frombuffer(content, dtype=np.uint8)
+                tables[text_array(name)] = self._write_table(text_array(name), array, TEXT_CHUNK)
         self.location.write("zarr.json", description(layout, {**self.arrays, **tables}))
 
     def _check_form(self, block: Block) -> None:
@@ -149,7 +157,7 @@ class DatasetWriter:
             self._start(block, last=last)
         assert self.layout is not None
         begin = 0
-        for end in shard_ends(block.x, self.layout.chunk, block.tokens, last=last):
+        for end in shard_ends(block.x, self.layout.chunk, block.tokens, block.runs, last=last):
             if end == begin:
                 raise InputError(
                     f"{self.location}: example {self.n_examples} alone is larger than a shard; raise --shard-bytes"
@@ -173,10 +181,11 @@ class DatasetWriter:
             index_dtype=index_dtype(block.x, self.n_features),
             labels=("",) if is_classification(self.kind) else (),
             columns=form.columns,
-            chunk=chunk_lengths(block.x, self.shard_bytes, block.tokens, last=last),
+            chunk=chunk_lengths(block.x, self.shard_bytes, block.tokens, block.runs, last=last),
             compress=sparse if self.compress is None else self.compress,
             ragged=block.tokens is not None,
-            text=self.attached.text,
+            recipe=self.attached.recipe,
+            runs={name: column.values.dtype.name for name, column in (block.runs or {}).items()},
         )
         store = zarr_store(self.location, read_only=False)
         with clear_errors(self.location.url):
@@ -263,10 +272,6 @@ class DatasetWriter:
         }
         return {name: self._write_table(name, table) for name, table in tables.items()}
 
-    def _write_attached(self) -> "dict[str, zarr.Array[Any]]":
-        texts = {name: np.frombuffer(text, dtype=np.uint8) for name, text in self.attached.arrays.items()}
-        return {name: self._write_table(name, text, BYTES_CHUNK) for name, text in texts.items()}
-
     def _write_table(self, name: str, table: NDArray[Any], chunk: int = TABLE_CHUNK) -> "zarr.Array[Any]":
         array = self.group.create_array(
             name,
@@ -327,16 +332,18 @@ class Form(NamedTuple):
     width: int | None  # of dense features; None for sparse ones
     labels: str
     columns: tuple[str, ...]
+    runs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         features = "sparse features" if self.width is None else f"{self.width} dense features"
-        return ", ".join([features, f"{self.labels} as labels", *self.columns])
+        return ", ".join([features, f"{self.labels} as labels", *self.columns, *self.runs])
 
 
 def form_of(block: Block) -> Form:
     width = block.x.values.shape[1] if isinstance(block.x, DenseRows) else None
     labels = {"i": "numbers", "u": "numbers", "f": "numbers", "b": "booleans"}.get(block.y.dtype.kind, "words")
-    return Form(width, labels, tuple(name for name in ("cost", "margin") if getattr(block, name) is not None))
+    columns = tuple(name for name in ("cost", "margin") if getattr(block, name) is not None)
+    return Form(width, labels, columns, tuple(block.runs or ()))
 
 
 def normal_block(block: Block, where: str) -> Block:
@@ -356,7 +363,7 @@ def normal_block(block: Block, where: str) -> Block:
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is reported as such
         x = block.x._replace(values=block.x.values.astype(np.float32, copy=False))
     cost, margin = (None if column is None else column.astype(np.float64) for column in (block.cost, block.margin))
-    return Block(x, block.y, cost, margin, block.tokens)
+    return Block(x, block.y, cost, margin, block.tokens, block.runs)
 
 
 def check_tokens(tokens: Ints, n: int, where: str) -> None:
@@ -366,11 +373,13 @@ def check_tokens(tokens: Ints, n: int, where: str) -> None:
 
 
 def check_kind(block: Block, kind: str, where: str) -> None:
-    if (block.tokens is not None) != (kind == "chain"):
-        found, needed = ("single rows", "sequences") if kind == "chain" else ("sequences", "single rows")
+    if (block.tokens is not None) != (kind in SEQUENCES):
+        found, needed = ("single rows", "sequences") if kind in SEQUENCES else ("sequences", "single rows")
         raise InputError(f"{where}: the source holds {found}, but a {kind} problem needs {needed}")
     if block.tokens is not None and block.margin is not None:
-        raise InputError(f"{where}: a margin for each sequence has no meaning in a chain problem; leave it out")
+        raise InputError(f"{where}: a margin for each sequence has no meaning in a {kind} problem; leave it out")
+    if kind == "cfg" and not block.runs:
+        raise InputError(f"{where}: a cfg problem needs trees; prepare it from bracketed text")
 
 
 def check_csr(x: CsrRows, where: str) -> None:
@@ -411,14 +420,30 @@ def label_name(label: Any) -> str:
     return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
 
 
-def chunk_lengths(x: Features, shard_bytes: int, tokens: Ints | None = None, *, last: bool) -> dict[Axis, int]:
+def chunk_lengths(
+    x: Features,
+    shard_bytes: int,
+    tokens: Ints | None = None,
+    runs: Mapping[str, Runs] | None = None,
+    *,
+    last: bool,
+) -> dict[Axis, int]:
     """The longest axes a shard may have, from the first examples; exact if these are all there are."""
-    rows = row_chunk(x, shard_bytes, last=last)
-    if tokens is None:
-        return rows
-    n, n_sequences = rows["example"], len(tokens) - 1
-    fit = n_sequences if last and n >= tokens[-1] else max(1, int(1.25 * n * n_sequences / tokens[-1]))
-    return {"example": fit, "value": rows["value"], "token": n}
+    chunk = row_chunk(x, shard_bytes, last=last)
+    n_examples = n_rows(x)
+    if tokens is not None:
+        n, n_examples = chunk["example"], len(tokens) - 1
+        fit = n_examples if last and n >= tokens[-1] else max(1, int(1.25 * n * n_examples / tokens[-1]))
+        chunk = {"example": fit, "value": chunk["value"], "token": n}
+    for name, column in (runs or {}).items():
+        most = max(1, len(column.values))
+        whole = last and chunk["example"] >= n_examples
+        chunk[name] = most if whole else max(1, -(-most * chunk["example"] // n_examples), longest_run(column))
+    return chunk
+
+
+def longest_run(column: Runs) -> int:
+    return int(np.diff(column.indptr).max(initial=0))
 
 
 def row_chunk(x: Features, shard_bytes: int, *, last: bool) -> dict[Axis, int]:
@@ -438,10 +463,18 @@ def row_chunk(x: Features, shard_bytes: int, *, last: bool) -> dict[Axis, int]:
     return {"example": max(1, many), "value": fit}
 
 
-def shard_ends(x: Features, chunk: dict[Axis, int], tokens: Ints | None = None, *, last: bool) -> Iterator[int]:
+def shard_ends(
+    x: Features,
+    chunk: dict[Axis, int],
+    tokens: Ints | None = None,
+    runs: Mapping[str, Runs] | None = None,
+    *,
+    last: bool,
+) -> Iterator[int]:
     """Cut examples into shards: the end of each that is full, and of the rest if it is the last."""
     n = n_rows(x) if tokens is None else len(tokens) - 1
     limits = [] if tokens is None else [(tokens, chunk["token"])]
+    limits += [(column.indptr, chunk[name]) for name, column in (runs or {}).items()]
     if isinstance(x, CsrRows):
         limits.append((x.indptr if tokens is None else x.indptr[tokens], chunk["value"]))
     begin = 0

@@ -80,6 +80,12 @@ class Problem(ABC):
     exact: ClassVar[bool] = True
     """True if `offenders` finds a global maximiser. Only then is P(w) an upper bound."""
 
+    texts: ClassVar[tuple[str, ...]] = ()
+    """Texts of the data set that the problem is made with, each a field of the class; a model keeps them as files.
+
+    `describe` gives the SHA-256 of each under its name.
+    """
+
     uses_margin: ClassVar[bool] = False
     """True if a data set's margin column means something here; elsewhere such a data set is refused."""
 
@@ -106,6 +112,10 @@ class Problem(ABC):
     @abstractmethod
     def predict(self, w: Floats, shard: Shard) -> NDArray[Any]:
         """The prediction for each entry of `shard.y`, in the same coding."""
+
+    def spell(self, shard: Shard, predicted: NDArray[Any]) -> NDArray[Any] | None:  # noqa: ARG002
+        """Predictions as text, one an example, for problems whose predictions are no labels of entries of y."""
+        return None
 
     @abstractmethod
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:

@@ -9,12 +9,13 @@ from typing import Any
 from distdual.config import check_choice
 from distdual.errors import InputError
 from distdual.problems.binary import Binary
+from distdual.problems.cfg import Cfg
 from distdual.problems.chain import Chain
 from distdual.problems.multiclass import Multiclass
 from distdual.problems.own import UserProblem
 from distdual.problems.regression import Regression
 
-KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in (Binary, Multiclass, Regression, Chain)}
+KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in (Binary, Multiclass, Regression, Chain, Cfg)}
 
 NAME = re.compile(r"([^\W\d]\w*)(\.[^\W\d]\w*)*:([^\W\d]\w*)(\.[^\W\d]\w*)*")
 

@@ -14,7 +14,7 @@ from distdual import train
 from distdual.data.conll import blocks_from_conll, made_with, sentences_of, stored_numbering
 from distdual.data.location import Location
 from distdual.data.prepare import prepare
-from distdual.data.store import open_dataset, read_bytes
+from distdual.data.store import open_dataset
 from distdual.data.templates import templates_from
 from distdual.data.vocabulary import Hashing, Vocabulary
 from distdual.errors import InputError
@@ -129,7 +129,9 @@ def test_a_second_text_has_the_features_and_tags_of_the_first(tmp_path: Path) ->
     train_set, test_set = (open_dataset(Location(str(tmp_path / name))) for name in ("train", "test"))
     assert test_set.n_features == train_set.n_features
     assert test_set.layout.labels == (*train_set.layout.labels, "I-LST")
-    assert test_set.layout.text == train_set.layout.text
+    assert test_set.layout.recipe == train_set.layout.recipe
+    assert dict(test_set.texts) == dict(train_set.texts)
+    assert test_set.layout.attributes()["format"] == 3
 
 
 def test_a_feature_must_be_frequent_enough(tmp_path: Path) -> None:
@@ -144,14 +146,15 @@ def test_hashed_features_need_no_vocabulary(tmp_path: Path) -> None:
     assert made.n_features == again.n_features == 64
     shards = [open_dataset(Location(url)).read(0)[0] for url in (made.url, again.url)]
     np.testing.assert_array_equal(shards[0].x.indices, shards[1].x.indices)
-    assert not (tmp_path / "set" / "vocabulary").exists()
+    assert not open_dataset(Location(made.url)).texts
+    assert open_dataset(Location(made.url)).layout.attributes()["format"] == 2
     assert describe(Location(made.url))["vocabulary"] == "none, a hash of 6 bits"
 
 
 def test_the_vocabulary_lies_beside_the_shards_wherever_they_are(tmp_path: Path, location: Location) -> None:
     prepare(put(tmp_path, CHUNKS), location, "chain", templates=TABLE)
     prepare(put(tmp_path, CHUNKS), tmp_path / "again", "chain", vocabulary=location)
-    assert read_bytes(location, "vocabulary") == read_bytes(Location(str(tmp_path / "again")), "vocabulary")
+    assert dict(open_dataset(location).texts) == dict(open_dataset(Location(str(tmp_path / "again"))).texts)
     about = describe(location)
     assert about["templates"] == TABLE["templates"]
     assert about["vocabulary"] == f"{about['features']} features, min_count 1"
@@ -159,12 +162,12 @@ def test_the_vocabulary_lies_beside_the_shards_wherever_they_are(tmp_path: Path,
 
 def test_a_damaged_vocabulary_is_told(tmp_path: Path) -> None:
     prepare(put(tmp_path, CHUNKS), tmp_path / "set", "chain", templates=TABLE)
-    [chunk] = (tmp_path / "set" / "vocabulary" / "c").iterdir()
+    [chunk] = (tmp_path / "set" / "text_vocabulary" / "c").iterdir()
     chunk.write_bytes(chunk.read_bytes()[:-1] + b"?")
-    with pytest.raises(InputError, match="vocabulary is missing or damaged"):
+    with pytest.raises(InputError, match="'vocabulary' is missing or damaged"):
         prepare(put(tmp_path, CHUNKS), tmp_path / "again", "chain", vocabulary=tmp_path / "set")
     chunk.unlink()
-    with pytest.raises(InputError, match="vocabulary is missing or damaged"):
+    with pytest.raises(InputError, match="'vocabulary' is missing or damaged"):
         prepare(put(tmp_path, CHUNKS), tmp_path / "again", "chain", vocabulary=tmp_path / "set")
 
 
@@ -224,7 +227,7 @@ def test_options_that_do_not_fit_are_refused(
 
 def test_only_chains_take_text_and_only_text_has_a_vocabulary(tmp_path: Path) -> None:
     text = put(tmp_path, CHUNKS)
-    with pytest.raises(InputError, match="conll text holds sequences, but a binary problem needs single rows"):
+    with pytest.raises(InputError, match="conll text holds tagged sequences, for a chain problem; a binary problem"):
         prepare(text, tmp_path / "set", "binary", templates=TABLE)
     prepare(put(tmp_path, "1 qid:1 1:1\n2 qid:2 2:1\n", "words.txt"), tmp_path / "words", "chain")
     with pytest.raises(InputError, match="was not made of conll text"):

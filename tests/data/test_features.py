@@ -65,7 +65,7 @@ def test_the_vocabulary_is_what_the_training_text_shows_often_enough(text: Any, 
     vocabulary = count_features(found_features(sentences(text), MADE.expanded), min_count)
     assert set(vocabulary.names) == frequent
     assert [often[name] for name in vocabulary.names] == sorted((often[name] for name in frequent), reverse=True)
-    assert Vocabulary.from_bytes(vocabulary.to_bytes()) == vocabulary
+    assert Vocabulary.from_text(vocabulary.to_text()) == vocabulary
 
     x = rows_from(found_features(sentences(other), MADE.expanded), vocabulary)
     rows = [x.indices[a:b] for a, b in itertools.pairwise(x.indptr)]

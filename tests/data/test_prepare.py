@@ -410,7 +410,7 @@ def test_a_killed_run_leaves_nothing_that_opens_and_a_new_run_succeeds(tmp_path,
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "ternary"}, "problem must be one of binary, multiclass, regression, chain, got 'ternary'"),
+        ({"kind": "ternary"}, "problem must be one of binary, multiclass, regression, chain, cfg, got 'ternary'"),
         ({"scale": "minmax"}, "scale must be one of none, unit-variance, unit-rows, got 'minmax'"),
         ({"shard_bytes": 0}, "shard_bytes must be positive, got 0"),
         ({"shuffle": -1}, "shuffle takes a seed of 0 or more, got -1"),
@@ -419,7 +419,7 @@ def test_a_killed_run_leaves_nothing_that_opens_and_a_new_run_succeeds(tmp_path,
         ({"test_fraction": float("nan")}, "test_fraction must be at least 0 and below 1, got nan"),
         ({"n_features": 0}, "n_features must be positive, got 0"),
         ({"n_features": 3}, "has 12 features, more than the n_features of 3"),
-        ({"format": "csv"}, "format must be one of svmlight, svmhmm, conll, npz, npy, got 'csv'"),
+        ({"format": "csv"}, "format must be one of svmlight, svmhmm, conll, npz, npy, brackets, got 'csv'"),
         ({"labels": ["y.npy"]}, "each .npy source needs a file of labels: 0 sources, 1 files of labels"),
     ],
 )

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from distdual.data.shard import Shard
+from distdual.data.shard import Shard, run_arrays
 from distdual.problems import problem_from
 from distdual.problems.base import Constraints, Keys, Problem
 from distdual.rows import OuterRows
@@ -134,7 +134,8 @@ class ProblemContract:
         assert total["n"] == len(examples.y)
 
     def test_it_comes_back_from_its_description(self):
-        assert problem_from(json.loads(json.dumps(self.problem.describe()))) == self.problem
+        texts = {name: getattr(self.problem, name) for name in self.problem.texts}
+        assert problem_from(json.loads(json.dumps(self.problem.describe())), texts=texts) == self.problem
 
     def test_it_travels_to_workers(self):
         assert pickle.loads(pickle.dumps(self.problem)) == self.problem
@@ -149,7 +150,9 @@ class ProblemContract:
 
 def assert_same_shard(a: Shard, b: Shard) -> None:
     for left, right in zip(
-        (*a.x, a.y, a.cost, a.margin, a.tokens), (*b.x, b.y, b.cost, b.margin, b.tokens), strict=True
+        (*a.x, a.y, a.cost, a.margin, a.tokens, *run_arrays(a.runs).values()),
+        (*b.x, b.y, b.cost, b.margin, b.tokens, *run_arrays(b.runs).values()),
+        strict=True,
     ):
         np.testing.assert_array_equal(left, right)
 
