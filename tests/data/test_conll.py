@@ -156,7 +156,7 @@ def test_the_vocabulary_lies_beside_the_shards_wherever_they_are(tmp_path: Path,
     prepare(put(tmp_path, CHUNKS), tmp_path / "again", "chain", vocabulary=location)
     assert dict(open_dataset(location).texts) == dict(open_dataset(Location(str(tmp_path / "again"))).texts)
     about = describe(location)
-    assert about["templates"] == TABLE["templates"]
+    assert (about["templates"], about["texts"]) == (TABLE["templates"], ["vocabulary"])
     assert about["vocabulary"] == f"{about['features']} features, min_count 1"
 
 
@@ -165,6 +165,10 @@ def test_a_damaged_vocabulary_is_told(tmp_path: Path) -> None:
     [chunk] = (tmp_path / "set" / "text_vocabulary" / "c").iterdir()
     chunk.write_bytes(chunk.read_bytes()[:-1] + b"?")
     with pytest.raises(InputError, match="'vocabulary' is missing or damaged"):
+        prepare(put(tmp_path, CHUNKS), tmp_path / "again", "chain", vocabulary=tmp_path / "set")
+    prepare(put(tmp_path, CHUNKS.replace("dog", "cat")), tmp_path / "other", "chain", templates=TABLE)
+    chunk.write_bytes((tmp_path / "other" / "text_vocabulary" / "c" / "0").read_bytes())
+    with pytest.raises(InputError, match="'vocabulary' is not what was prepared: its checksum differs"):
         prepare(put(tmp_path, CHUNKS), tmp_path / "again", "chain", vocabulary=tmp_path / "set")
     chunk.unlink()
     with pytest.raises(InputError, match="'vocabulary' is missing or damaged"):
@@ -215,6 +219,7 @@ def test_text_without_blank_lines_is_not_read_whole(tmp_path: Path, monkeypatch:
         ({"templates": TABLE, "format": "svmlight"}, "templates and vocabulary are for conll text"),
         ({"templates": TABLE, "labels": ["y.npy"]}, "conll text holds its tags in a column"),
         ({"vocabulary": "elsewhere"}, "there is no data set"),
+        ({"templates": TABLE, "min_count": 2}, "min_count has no meaning in a chain problem"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(
@@ -227,8 +232,11 @@ def test_options_that_do_not_fit_are_refused(
 
 def test_only_chains_take_text_and_only_text_has_a_vocabulary(tmp_path: Path) -> None:
     text = put(tmp_path, CHUNKS)
-    with pytest.raises(InputError, match="conll text holds tagged sequences, for a chain problem; a binary problem"):
-        prepare(text, tmp_path / "set", "binary", templates=TABLE)
+    for kind in ("binary", "cfg"):
+        with pytest.raises(
+            InputError, match=f"conll text holds tagged sequences, for a chain problem; a {kind} problem"
+        ):
+            prepare(text, tmp_path / "set", kind, templates=TABLE)
     prepare(put(tmp_path, "1 qid:1 1:1\n2 qid:2 2:1\n", "words.txt"), tmp_path / "words", "chain")
     with pytest.raises(InputError, match="was not made of conll text"):
         prepare(text, tmp_path / "set", "chain", vocabulary=tmp_path / "words")
