@@ -143,27 +143,37 @@ def check_loss(loss: list[Any], n_classes: int) -> None:
 
 @kernel
 def add_dense_scores(x: Singles, blocks: Floats, scores: Floats) -> None:
-    """scores_ic += Σ_j x_ij w_cj; the example is turned into float64 once, two classes at a time read it."""
+    """scores_ic += Σ_j x_ij w_cj, for four examples and two classes at a time, so that what is loaded is used often.
+
+    Examples are turned into float64 once. What is missing of the last four, or of the last two, is computed in vain.
+    """
     n, width = x.shape
     n_classes = scores.shape[1]
-    example = np.empty(width)
-    for i in range(n):
-        for j in range(width):
-            example[j] = x[i, j]
-        for c in range(0, n_classes - 1, 2):
-            left, right = blocks[c], blocks[c + 1]
-            a, b = 0.0, 0.0
+    four = np.zeros((4, width))
+    for i in range(0, n, 4):
+        for k in range(min(4, n - i)):
             for j in range(width):
-                a += example[j] * left[j]
-                b += example[j] * right[j]
-            scores[i, c] += a
-            scores[i, c + 1] += b
-        if n_classes % 2:
-            last = blocks[n_classes - 1]
-            a = 0.0
+                four[k, j] = x[i + k, j]
+        p, q, r, s = four[0], four[1], four[2], four[3]
+        for c in range(0, n_classes, 2):
+            left, right = blocks[c], blocks[min(c + 1, n_classes - 1)]
+            pl, ql, rl, sl = 0.0, 0.0, 0.0, 0.0
+            pr, qr, rr, sr = 0.0, 0.0, 0.0, 0.0
             for j in range(width):
-                a += example[j] * last[j]
-            scores[i, n_classes - 1] += a
+                a, b = left[j], right[j]
+                pl += p[j] * a
+                ql += q[j] * a
+                rl += r[j] * a
+                sl += s[j] * a
+                pr += p[j] * b
+                qr += q[j] * b
+                rr += r[j] * b
+                sr += s[j] * b
+            for k, (of_left, of_right) in enumerate(((pl, pr), (ql, qr), (rl, rr), (sl, sr))):
+                if i + k < n:
+                    scores[i + k, c] += of_left
+                    if c + 1 < n_classes:
+                        scores[i + k, c + 1] += of_right
 
 
 @gather_kernel
