@@ -145,19 +145,13 @@ class Checkpoint:
             raise InputError(f"{self.folder}: {error}; the checkpoint is damaged") from None
         except UNREADABLE as error:
             raise InputError(f"{self.folder}: not a checkpoint that this version can read: {error}") from None
-        if self.members is not None:
-            remove_from(self.output / self.members, trainer.grouping.number)
         log.info("resume: version=%d lower=%.6g more_data=%s", trainer.version, trainer.solver.lower, saved.more_data)
 
     def remove(self) -> None:
         """The run has ended: nobody goes on from here."""
-        if not self.whole:
-            return
-        try:
+        if self.whole:
             self.folder.remove_file(MANIFEST)  # first: without it there is none
             self.folder.remove()
-        except InputError as error:
-            log.warning("the model is saved, but its checkpoint could not be removed: %s", error)
 
     def _read(self, name: str, digest: str) -> bytes:
         content = self.folder.read(name)
@@ -199,14 +193,6 @@ class Checkpoint:
                 f"{self.folder}: the checkpoint is of other data than {dataset.location}: shard {differ[0]} differs"
             )
         return len(checksum) > n
-
-
-def remove_from(members: Location, number: int) -> None:
-    """Files of members that a killed run wrote after its checkpoint: they are found again, or not needed."""
-    for name in members.names():
-        head = name.partition(".")[0]
-        if head.isdigit() and int(head) >= number:
-            members.remove_file(name)
 
 
 def open_checkpoint(output: Location, *, overwrite: bool, resume: bool, **told: Any) -> tuple[Checkpoint, bool]:

@@ -126,9 +126,9 @@ def remove_unfinished(location: Location) -> None:
     folder = read_json(location, "run.json").get("members") if noted else None
     if isinstance(folder, str) and folder.startswith("dual/members-") and ".." not in folder:
         (location / folder).remove()
-    if noted or location.exists(f"{CHECKPOINT}/{MANIFEST}"):
-        (location / CHECKPOINT).remove_file(MANIFEST)  # first: without it there is none
-        (location / CHECKPOINT).remove()
+    (location / CHECKPOINT).remove_file(MANIFEST)  # first: without it there is no checkpoint
+    (location / CHECKPOINT).remove()
+    if noted:
         location.remove_file("run.json")
 
 

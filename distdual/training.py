@@ -1,6 +1,7 @@
 """From a config to a certified model in its folder."""
 
 import contextlib
+import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from distdual.report.runlog import RunLog
 from distdual.rows import Floats, product
 from distdual.workers.executor import open_executor
 from distdual.workers.groups import EXAMPLE, name_of
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ def train(
             config.public(),
         )
         model.save(output, overwrite=config.output.overwrite)
-        checkpoint.remove()
+        tidy(outcome, model.dual, checkpoint)
     return Result(model, model.certificate, outcome.history)
 
 
@@ -140,6 +143,16 @@ def members_of(config: Config, output: Location, grain: int, checkpoint: Checkpo
         if not checkpoint.whole:
             remove_unfinished(output)
         raise
+
+
+def tidy(outcome: Outcome, dual: AnyDual, checkpoint: Checkpoint) -> None:
+    """Remove what only a run that has not ended needs; not before the model is there, or nobody could go on."""
+    try:
+        checkpoint.remove()
+        if isinstance(dual, GroupDual):
+            outcome.grouping.keep_files(dual.file)
+    except InputError as error:
+        log.warning("the model is saved, but what is no longer needed could not be removed: %s", error)
 
 
 def start_of(config: Config) -> Model | None:

@@ -66,7 +66,9 @@ def at_moments(folder: Path, seed: int, whole: float) -> dict[str, Any]:
         os.kill(child, signal.SIGKILL)
         killed += ended(child) == -signal.SIGKILL
         lowers.append(lower_of(config["output"]["url"]))
-    if not (Path(config["output"]["url"]) / "model.json").exists():
+    model = Path(config["output"]["url"])
+    if not (model / "model.json").exists() or (model / "checkpoint").exists():
+        config["output"]["overwrite"] = True  # it may have been killed when the model was there, but not yet tidied up
         assert ended(start(lambda: train(config, resume=True))) == 0
     return {"seed": seed, "killed": killed, "lowers": [*lowers, lower_of(config["output"]["url"])]}
 
