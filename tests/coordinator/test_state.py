@@ -78,7 +78,7 @@ def same(one: Outcome, other: Outcome) -> None:
     seed=st.integers(0, 3),
     stop=st.integers(0, 30),
 )
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=20)
 def test_a_restored_run_ends_as_if_nothing_had_happened(
     solver: str, prior: str, classes: int, sparse: bool, seed: int, stop: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
