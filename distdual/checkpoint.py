@@ -20,12 +20,13 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distdual.config import Config
+from distdual.coordinator.grouping import Grouping
 from distdual.coordinator.state import State, pack, restore
 from distdual.coordinator.train import Trainer
 from distdual.data.location import Location
@@ -34,6 +35,7 @@ from distdual.errors import InputError, Suspended
 from distdual.model import CHECKPOINT, MANIFEST, begin_run, read_json, to_json
 from distdual.prior import Prior
 from distdual.problems.base import Problem
+from distdual.workers.members import Notes
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +63,8 @@ class Checkpoint:
     run: dict[str, Any]  # what the run is: another one cannot go on from it
     terminated: Callable[[], bool] = lambda: False
     members: str | None = None  # the folder of files of members, within the model's
-    number: int = -1  # of the last that is whole
-    files: dict[str, str] = field(default_factory=dict)  # its objects, with their digests
+    next: int = 0  # number of the next; none is used twice, as a write that failed may yet have been done
+    files: dict[str, str] = field(default_factory=dict)  # objects of the last that is whole, with their digests
     ledger_bytes: int = 0  # that are in these
     due: float = field(init=False)
 
@@ -76,7 +78,7 @@ class Checkpoint:
     @property
     def whole(self) -> bool:
         """Whether there is something to go on from."""
-        return self.number >= 0
+        return bool(self.files)
 
     def between(self, trainer: Trainer) -> None:
         """After a round: write what is due, and end a run that was told to."""
@@ -92,7 +94,7 @@ class Checkpoint:
             took = time.monotonic() - begin
             self.due = time.monotonic() + max(self.every, REST * took)
 
-    def _suspend(self, trainer: Trainer) -> None:
+    def _suspend(self, trainer: Trainer) -> NoReturn:
         try:
             self.write(trainer)
         except (InputError, OSError) as error:
@@ -105,14 +107,14 @@ class Checkpoint:
         if not self.whole:
             begin_run(self.output, self.members)
         state, new = pack(trainer), trainer.grouping.ledger.since(self.ledger_bytes)
-        number = self.number + 1
+        number, self.next = self.next, self.next + 1
         files = {name: digest for name, digest in self.files.items() if name.endswith("ledger.bin")}
         for name, content in contents(state, new):
             files[f"{number:08d}-{name}"] = hashlib.sha256(content).hexdigest()
             self.folder.write(f"{number:08d}-{name}", content)
         about = {"format": FORMAT, "number": number, "run": self.run, "members": self.members, "files": files}
         self.folder.write(MANIFEST, to_json({**about, "summary": summary(trainer)}))
-        old, self.files, self.number = self.files, files, number
+        old, self.files = self.files, files
         self.ledger_bytes += len(new)
         for name in old.keys() - files.keys():
             self.folder.remove_file(name)
@@ -131,7 +133,7 @@ class Checkpoint:
             raise
         except UNREADABLE as error:
             raise InputError(f"{self.folder}: not a checkpoint that this version can read: {error}") from None
-        self.number, self.files, self.members = manifest["number"], manifest["files"], manifest["members"]
+        self.next, self.files, self.members = manifest["number"] + 1, manifest["files"], manifest["members"]
         ledger = {name: content for name, content in found.items() if name.endswith("ledger.bin")}
         self.ledger_bytes = sum(map(len, ledger.values()))
         self._remove_older()
@@ -145,6 +147,7 @@ class Checkpoint:
             raise InputError(f"{self.folder}: {error}; the checkpoint is damaged") from None
         except UNREADABLE as error:
             raise InputError(f"{self.folder}: not a checkpoint that this version can read: {error}") from None
+        check_members(trainer.grouping)
         log.info("resume: version=%d lower=%.6g more_data=%s", trainer.version, trainer.solver.lower, saved.more_data)
 
     def remove(self) -> None:
@@ -161,8 +164,8 @@ class Checkpoint:
 
     def _remove_older(self) -> None:
         """What a run left that was killed before it could."""
-        for name in (f"{self.number - 1:08d}-{name}" for name, _ in NAMES):
-            if name not in self.files:
+        for name in self.folder.names():
+            if name not in self.files and name != MANIFEST:
                 self.folder.remove_file(name)
 
     def _check_run(self, other: dict[str, Any]) -> None:
@@ -193,6 +196,17 @@ class Checkpoint:
                 f"{self.folder}: the checkpoint is of other data than {dataset.location}: shard {differ[0]} differs"
             )
         return len(checksum) > n
+
+
+def check_members(grouping: Grouping) -> None:
+    """The files of members that rows were found with are needed until the model is there."""
+    folder = grouping.folder
+    if folder is None:
+        return
+    there = set(folder.names())
+    for number in np.flatnonzero(grouping.covers):
+        if (name := Notes(folder, int(number)).name) not in there:
+            raise InputError(f"{folder}/{name}: not found, but the checkpoint needs it")
 
 
 def open_checkpoint(output: Location, *, overwrite: bool, resume: bool, **told: Any) -> tuple[Checkpoint, bool]:

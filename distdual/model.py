@@ -122,11 +122,11 @@ def begin_run(location: Location, members: str | None) -> None:
 
 def remove_unfinished(location: Location) -> None:
     """Remove what a run has left that did not end."""
+    (location / CHECKPOINT).remove_file(MANIFEST)  # first: nobody can go on without all that follows
     noted = location.exists("run.json")
     folder = read_json(location, "run.json").get("members") if noted else None
     if isinstance(folder, str) and folder.startswith("dual/members-") and ".." not in folder:
         (location / folder).remove()
-    (location / CHECKPOINT).remove_file(MANIFEST)  # first: without it there is no checkpoint
     (location / CHECKPOINT).remove()
     if noted:
         location.remove_file("run.json")

@@ -97,6 +97,7 @@ def train(
         )
         if saved:
             checkpoint.restore(trainer, saved)
+            saved = None  # the cache has a copy
             for line in trainer.history:
                 runlog.write(line)
         if start:

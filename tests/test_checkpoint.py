@@ -223,6 +223,32 @@ def test_a_damaged_checkpoint_is_refused_by_the_name_of_the_file(tmp_path: Path)
     assert train(config, resume=True).certificate["passes"] == 12
 
 
+def test_files_of_members_that_are_gone_are_told(tmp_path: Path) -> None:
+    config = told(tmp_path, slack="block:8")
+    suspend(config)
+    file = sorted((tmp_path / "model" / "dual").glob("members-*/*.npz"))[3]
+    file.unlink()
+    with pytest.raises(InputError, match=f"{file.name}: not found, but the checkpoint needs it"):
+        train(config, resume=True)
+
+
+def test_a_manifest_whose_write_seemed_to_fail_keeps_its_objects(tmp_path: Path) -> None:
+    """As on S3, when only the answer is lost: what it names must not be overwritten."""
+    write, answers = Location.write, itertools.count()
+
+    def lost(place: Location, name: str, content: bytes) -> None:
+        write(place, name, content)
+        if name == "manifest.json" and next(answers) == 0:
+            raise StorageError(f"{place}/{name}: the storage failed (TimeoutError)")
+
+    config = told(tmp_path, output={"checkpoint_every": OFTEN})
+    with patch("distdual.checkpoint.REST", 0.0), patch.object(Location, "write", lost):
+        suspend(config, 2)
+    names = sorted(path.name for path in (tmp_path / "model" / "checkpoint").glob("*-rows.npz"))
+    assert names == ["00000000-rows.npz", "00000001-rows.npz"]
+    assert train(config, resume=True).certificate["passes"] == 12
+
+
 def test_a_checkpoint_of_a_newer_format_is_refused(tmp_path: Path) -> None:
     config = told(tmp_path)
     suspend(config)
