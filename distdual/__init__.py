@@ -4,8 +4,8 @@
     dual     D(α) = Σ_k α_k l_k − 1/2 ||w||²      w = Σ_k α_k x_k,   α ≥ 0,   Σ_{k of i} α_k ≤ C_i
     always   D(α) ≤ P(w*) ≤ P(w)
 
-Files, in the order data flows: config, data, problems, certificate, workers, coordinator, model, report, training,
-verification, prediction, estimators, selftest, quickstart, cli.
+Files, in the order data flows: config, data, problems, certificate, workers, coordinator, model, checkpoint, report,
+training, verification, prediction, estimators, selftest, quickstart, cli.
 """
 
 from typing import TYPE_CHECKING, Any

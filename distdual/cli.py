@@ -16,7 +16,7 @@ from rich.console import Console
 
 import distdual
 from distdual.config import ClusterConfig, Config, load
-from distdual.errors import InputError
+from distdual.errors import InputError, Suspended
 
 NOT_CERTIFIED = 1
 BAD_INPUT = 2
@@ -179,7 +179,7 @@ def prepare(
 @storage_option
 @json_option
 def info(url: str, storage_file: Path | None, as_json: bool) -> int:
-    """Tell what is in a data set or a model.
+    """Tell what is in a data set, a model or a checkpoint.
 
     \b
     Example:
@@ -199,25 +199,31 @@ def info(url: str, storage_file: Path | None, as_json: bool) -> int:
 @cli.command()
 @click.argument("config_file", metavar="CONFIG.toml", type=click.Path(path_type=Path))
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="For example solver.C=0.1; repeatable.")
+@click.option("--resume", is_flag=True, help="Go on from the checkpoint in output.url, if there is one.")
 @scheduler_option
 @json_option
-def train(config_file: Path, settings: tuple[str, ...], scheduler: str | None, as_json: bool) -> int:
+def train(config_file: Path, settings: tuple[str, ...], resume: bool, scheduler: str | None, as_json: bool) -> int:
     """Train a model and certify it.
 
-    Ctrl-C finishes the current step, certifies what there is, saves it and ends with exit code 1.
+    Ctrl-C finishes the current step, certifies what there is, saves it and ends with exit code 1. SIGTERM finishes the
+    current round, writes a checkpoint and ends with exit code 1; --resume goes on from there.
 
     \b
     Example:
       distdual train configs/binary.toml --set solver.C=0.1
     """
-    from distdual.interrupt import on_interrupt
+    from distdual.interrupt import on_interrupt, on_terminate
     from distdual.report.progress import ProgressDisplay
     from distdual.training import train as run
 
     config = with_scheduler(load(config_file, settings), scheduler)
     look_here(config.problem.kind, config_file.parent)
-    with ProgressDisplay(screen, config.solver.gap) as watch, on_interrupt(say) as interrupted:
-        result = run(config, watch=watch, interrupted=interrupted)
+    with (
+        ProgressDisplay(screen, config.solver.gap) as watch,
+        on_interrupt(say) as interrupted,
+        on_terminate() as terminated,
+    ):
+        result = run(config, watch=watch, interrupted=interrupted, resume=resume, terminated=terminated)
     if as_json:
         emit(result.certificate)
     else:
@@ -407,6 +413,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = cli.main(arguments, prog_name="distdual", standalone_mode=False)
     except InputError as error:
         code = refuse(str(error))
+    except Suspended as error:
+        refuse(str(error))
+        code = NOT_CERTIFIED
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "distdual"
         code = refuse(f"{error.format_message().rstrip('.')}; see `{command} --help`")

@@ -200,8 +200,13 @@ class OutputConfig:
     log: str | None = None
     """A local file that gets one JSON object a line for every round."""
 
+    checkpoint_every: float = 0.0
+    """Seconds between checkpoints, which go to the model folder until the run has ended; 0 for none but on SIGTERM."""
+
     def __post_init__(self) -> None:
         check_url("output.url", self.url)
+        if not 0 <= self.checkpoint_every < math.inf:
+            raise InputError(f"output.checkpoint_every must be a number of seconds, got {self.checkpoint_every}")
         check_choice("output.dual", self.dual, ["full", "summary"])
 
 

@@ -1,4 +1,4 @@
-"""The one error that is the user's to mend."""
+"""The one error that is the user's to mend, and the one that is none."""
 
 
 class InputError(ValueError):
@@ -6,4 +6,11 @@ class InputError(ValueError):
 
     The message is one sentence that says what was found, where, and what was expected. The command line prints it
     without a traceback and ends with exit code 2.
+    """
+
+
+class Suspended(Exception):
+    """Training was told to end at once and left a checkpoint to go on from; the message says where.
+
+    The command line prints it without a traceback and ends with exit code 1.
     """

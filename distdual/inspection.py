@@ -1,11 +1,12 @@
-"""What is at a URL: a data set or a model, and what is in it?"""
+"""What is at a URL: a data set, a model or a checkpoint, and what is in it?"""
 
 from typing import Any
 
+from distdual.checkpoint import describe_checkpoint
 from distdual.data.location import Location
 from distdual.data.store import Dataset, open_dataset
 from distdual.errors import InputError
-from distdual.model import Model, load_model, read_about, read_json
+from distdual.model import CHECKPOINT, MANIFEST, Model, load_model, read_about, read_json
 from distdual.problems.load import is_own
 
 
@@ -16,7 +17,12 @@ def describe(location: Location) -> dict[str, Any]:
         return describe_own(location, about) if own else describe_model(load_model(location))
     if location.exists("zarr.json"):
         return describe_dataset(open_dataset(location))
-    raise InputError(f"{location}: neither a data set nor a model: no zarr.json and no model.json")
+    for folder in (location, location / CHECKPOINT):
+        if folder.exists(MANIFEST):
+            return describe_checkpoint(folder)
+    raise InputError(
+        f"{location}: neither a data set nor a model nor a checkpoint: no zarr.json, no model.json and no {MANIFEST}"
+    )
 
 
 def describe_dataset(dataset: Dataset) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How does Ctrl-C end a run in good order?"""
+"""How do Ctrl-C and SIGTERM end a run in good order?"""
 
 import contextlib
 import signal
@@ -26,6 +26,25 @@ def on_interrupt(tell: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
         yield asked.is_set
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def on_terminate() -> Iterator[Callable[[], bool]]:
+    """Within the block the first SIGTERM is remembered, and told by the function this yields; the second ends all."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+
+    def handle(_: int, __: FrameType | None) -> None:
+        asked.set()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,8 @@ certificate.json   lower, upper, gap, and the digests of all other files
 prior/             mean.npy, precision.npy, nonnegative.npy: those that were given
 problem/           texts that the problem is made with, such as grammar.txt of parsing
 dual/              the support constraints, see dual.py, and checksum.npy of the shards they were found in
-run.json           while a run writes members of groups here: which folder to remove should it not end
+run.json           while a run writes members of groups or a checkpoint here: what to remove should it not go on
+checkpoint/        of a run that has not ended, see checkpoint.py
 """
 
 import hashlib
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from distdual.data.location import Location
 from distdual.data.store import Dataset
-from distdual.dual import FILES, AnyDual, Dual, Summary, describe_dual, npy, read_dual, read_npy
+from distdual.dual import FILES, AnyDual, Dual, GroupDual, Summary, describe_dual, npy, read_dual, read_npy
 from distdual.errors import InputError
 from distdual.prior import Prior
 from distdual.problems import problem_from, texts_of
@@ -27,6 +28,8 @@ from distdual.problems.base import Problem
 from distdual.problems.load import Named
 from distdual.rows import Floats
 
+CHECKPOINT = "checkpoint"
+MANIFEST = "manifest.json"  # what makes a checkpoint whole
 FORMAT = 2  # 1 is what models are whose support constraints are of single examples
 
 PRIOR: dict[str, tuple[Any, tuple[int, ...]]] = {
@@ -96,7 +99,8 @@ class Model:
                 location.remove_file(f"dual/{name}.npy")
         location.remove_file("run.json")  # what it names belongs to a model from now on
         location.write("model.json", about)
-        if isinstance(before, str) and before.startswith("dual/members-"):
+        own = self.dual.members if isinstance(self.dual, GroupDual) else None
+        if isinstance(before, str) and before.startswith("dual/members-") and before != own:
             (location / before).remove()
 
 
@@ -104,27 +108,28 @@ def claim(location: Location, *, overwrite: bool) -> None:
     """Make sure that a model may be written here."""
     if location.is_empty():
         return
-    if not any(location.exists(name) for name in ("model.json", "certificate.json", "run.json")):
+    ours = ("model.json", "certificate.json", "run.json", f"{CHECKPOINT}/{MANIFEST}")
+    if not any(location.exists(name) for name in ours):
         raise InputError(f"{location}: already holds something that is not a model; choose another output.url")
     if location.exists("model.json") and not overwrite:
         raise InputError(f"{location}: already holds a model; choose another output.url or set output.overwrite=true")
 
 
-def begin_members(location: Location, run: str) -> str:
-    """A folder within the model's for members of groups, noted down so that a run that does not end leaves nothing."""
-    folder = f"dual/members-{run}"
-    location.write("run.json", to_json({"members": folder}))
-    return folder
+def begin_run(location: Location, members: str | None) -> None:
+    """Note down what a run writes before its model, members of groups among it, so that it can be removed."""
+    location.write("run.json", to_json({"members": members}))
 
 
 def remove_unfinished(location: Location) -> None:
     """Remove what a run has left that did not end."""
-    if not location.exists("run.json"):
-        return
-    folder = read_json(location, "run.json").get("members")
+    (location / CHECKPOINT).remove_file(MANIFEST)  # first: nobody can go on without all that follows
+    noted = location.exists("run.json")
+    folder = read_json(location, "run.json").get("members") if noted else None
     if isinstance(folder, str) and folder.startswith("dual/members-") and ".." not in folder:
         (location / folder).remove()
-    location.remove_file("run.json")
+    (location / CHECKPOINT).remove()
+    if noted:
+        location.remove_file("run.json")
 
 
 def read_about(location: Location) -> dict[str, Any]:

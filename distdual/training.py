@@ -1,6 +1,7 @@
 """From a config to a certified model in its folder."""
 
 import contextlib
+import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from distdual.checkpoint import Checkpoint, identity, open_checkpoint
 from distdual.config import Config, from_table, index_range
 from distdual.coordinator.ascent import add_rows
 from distdual.coordinator.train import Outcome, Round, Trainer, choice_of
@@ -17,7 +19,7 @@ from distdual.data.store import Dataset, open_dataset
 from distdual.dual import AnyDual, Dual, GroupDual, Summary, read_npy
 from distdual.errors import InputError
 from distdual.hotstart import check_same, hot_start
-from distdual.model import DataInfo, Model, begin_members, claim, load_model, remove_unfinished
+from distdual.model import DataInfo, Model, begin_run, claim, load_model, remove_unfinished
 from distdual.prior import Prior
 from distdual.problems import make_problem
 from distdual.problems.base import Problem
@@ -26,6 +28,8 @@ from distdual.report.runlog import RunLog
 from distdual.rows import Floats, product
 from distdual.workers.executor import open_executor
 from distdual.workers.groups import EXAMPLE, name_of
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,16 @@ def train(
     client: Any = None,
     watch: Callable[[Round], None] | None = None,
     interrupted: Callable[[], bool] = lambda: False,
+    *,
+    resume: bool = False,
+    terminated: Callable[[], bool] = lambda: False,
 ) -> Result:
     """Train, certify and save the model that `config` describes.
 
     `config` is a Config or a table like that of a TOML file; `client` is a Dask client to use instead of [cluster];
-    `watch` is called after every round; once `interrupted` says so, the run certifies what it has and ends.
+    `watch` is called after every round; once `interrupted` says so, the run certifies what it has and ends. With
+    `resume` it goes on from the checkpoint in the model's folder, if there is one; once `terminated` says so, it writes
+    one and raises `Suspended`.
     """
     config = config if isinstance(config, Config) else from_table(config)
     output = Location(config.output.url, config.output.storage_options)
@@ -61,11 +70,20 @@ def train(
     )
     check_columns(dataset, problem)
     prior = prior_of(config, problem.n_weights)
-    start = start_of(config)
+    checkpoint, there = open_checkpoint(
+        output,
+        overwrite=config.output.overwrite,
+        resume=resume,
+        every=config.output.checkpoint_every,
+        run=identity(config, problem, prior, dataset),
+        terminated=terminated,
+    )
+    saved = checkpoint.read(dataset) if there else None
+    start = None if saved else start_of(config)
     with (
         RunLog(config.output.log) as runlog,
         open_executor(config.cluster, dataset, problem, client) as executor,
-        members_of(config, output, choice_of(config.solver, dataset, problem).grain) as members,
+        members_of(config, output, choice_of(config.solver, dataset, problem).grain, checkpoint) as members,
     ):
 
         def each_round(line: Round) -> None:
@@ -74,7 +92,14 @@ def train(
                 watch(line)
 
         notes = None if members is None else output.absolute() / members
-        trainer = Trainer(problem, dataset, executor, config.solver, each_round, prior, notes, interrupted)
+        trainer = Trainer(
+            problem, dataset, executor, config.solver, each_round, prior, notes, interrupted, checkpoint.between
+        )
+        if saved:
+            checkpoint.restore(trainer, saved)
+            saved = None  # the cache has a copy
+            for line in trainer.history:
+                runlog.write(line)
         if start:
             check_same(start, dataset, problem)
             place = Location(config.solver.start or "", config.data.storage_options).absolute()
@@ -97,23 +122,38 @@ def train(
             config.public(),
         )
         model.save(output, overwrite=config.output.overwrite)
+        tidy(outcome, model.dual, checkpoint)
     return Result(model, model.certificate, outcome.history)
 
 
 @contextlib.contextmanager
-def members_of(config: Config, output: Location, grain: int) -> Iterator[str | None]:
-    """The folder, within the model's, of files of members; None where there will be none, gone where training fails."""
-    groups = grain != EXAMPLE or np.isfinite(config.solver.cache_bytes)
-    if not groups or config.output.dual == "summary":
-        yield None
-        return
-    remove_unfinished(output)
-    folder = begin_members(output, secrets.token_hex(4))
-    try:
-        yield folder
-    except BaseException:
+def members_of(config: Config, output: Location, grain: int, checkpoint: Checkpoint) -> Iterator[str | None]:
+    """The folder, within the model's, of files of members; None where there will be none.
+
+    It is gone where training fails, unless there is a checkpoint to go on from.
+    """
+    if not checkpoint.whole:
         remove_unfinished(output)
+        groups = grain != EXAMPLE or np.isfinite(config.solver.cache_bytes)
+        if groups and config.output.dual == "full":
+            checkpoint.members = f"dual/members-{secrets.token_hex(4)}"
+            begin_run(output, checkpoint.members)
+    try:
+        yield checkpoint.members
+    except BaseException:
+        if not checkpoint.whole:
+            remove_unfinished(output)
         raise
+
+
+def tidy(outcome: Outcome, dual: AnyDual, checkpoint: Checkpoint) -> None:
+    """Remove what only a run that has not ended needs; not before the model is there, or nobody could go on."""
+    try:
+        checkpoint.remove()
+        if isinstance(dual, GroupDual):
+            outcome.grouping.keep_files(dual.file)
+    except InputError as error:
+        log.warning("the model is saved, but what is no longer needed could not be removed: %s", error)
 
 
 def start_of(config: Config) -> Model | None:

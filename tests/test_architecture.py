@@ -26,6 +26,7 @@ ORDER = [
     "support",
     "model",
     "hotstart",
+    "checkpoint",
     "report",
     "training",
     "verification",

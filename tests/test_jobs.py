@@ -129,7 +129,7 @@ def test_the_programs_prepare_train_verify_and_predict(cluster: Cluster, tmp_pat
     assert prepared.out == f"{data}: 1797 examples in 8 shards\n"
 
     settings = [f"data.url={data}", f"output.url={model}", "solver.gap=0.01"]
-    trained = step(cluster, "python", "jobs/train.py", cluster.scheduler, "configs/s3.toml", *settings)
+    trained = step(cluster, "python", "jobs/train.py", cluster.scheduler, "configs/s3.toml", *settings, "--resume")
     certificate = json.loads(trained.out)
     assert certificate["certified"]
     assert certificate["gap"] <= 0.01

@@ -4,10 +4,11 @@ Constraints live in slots that never move between prunings. Arrays grow in place
 group, so that a kernel meets the constraints of one slack together wherever their rows lie.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from distdual.coordinator.group import Scratch
 from distdual.coordinator.growing import Growing, GrowingFeatures, GrowingOuter, ragged_take
@@ -31,6 +32,21 @@ from distdual.workers.identity import Identities, are_new, identities
 
 NO_REFERENCE = np.iinfo(np.int64).max
 NO_REFERENCES: Ints = np.empty(0, dtype=np.int64)
+STORED = (
+    "example",
+    "cost",
+    "margin",
+    "alpha",
+    "curve",
+    "identity",
+    "idle",
+    "reference",
+    "images",
+    "key_indptr",
+    "key_values",
+    "gram_indptr",
+    "gram",
+)  # with the rows, all that a checkpoint has to keep; inner products too, which would take long to find again
 
 
 class View(NamedTuple):
@@ -142,6 +158,25 @@ class ConstraintCache:
 
     def keys(self) -> Keys:
         return Keys(self.key_indptr.view, self.key_values.view)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Everything but the rows, as `restore` takes it; views, which die with the next change."""
+        return {name: getattr(self, name).view for name in STORED}
+
+    def restore(self, rows: Rows | None, columns: Mapping[str, NDArray[Any]], *, referenced: bool) -> None:
+        """Hold these constraints, in these slots, and no others."""
+        self.clear()
+        self.referenced = referenced
+        for name in STORED:
+            getattr(self, name).fill(columns[name])
+        if isinstance(rows, OuterRows):
+            self.rows = GrowingOuter(rows, tight=self.tight)
+            self.rows.fill(rows)
+        elif rows is not None:
+            self.rows = GrowingFeatures(rows, tight=self.tight)
+            self.rows.extend(rows)
+        if len(self):
+            self._index(np.arange(len(self)))
 
     def known(self, first: int, last: int) -> Identities:
         """What the cache holds of examples first … last − 1."""

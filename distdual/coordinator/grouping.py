@@ -92,13 +92,18 @@ class Grouping:
             self._condense(solver)
 
     def resolve(self, names: Ints, alpha: Floats) -> tuple[Ints, Ints, Ints, Floats]:
-        """The rows of files that Σ α x is made of: shard, file, row and α of each. Files without any are removed."""
-        assert self.folder is not None
+        """The rows of files that Σ α x is made of: shard, file, row and α of each."""
         found, shares = self.ledger.resolve(names, alpha)
         file = found >> PLACES
-        for number in np.setdiff1d(np.arange(self.number), file):
-            self.folder.remove_file(Notes(self.folder, int(number)).name)
         return np.array(self.shards, dtype=np.int64)[file], file, found & ((1 << PLACES) - 1), shares
+
+    def keep_files(self, numbers: Ints) -> None:
+        """Remove all files of members but these, whichever run wrote them."""
+        assert self.folder is not None
+        kept = {Notes(self.folder, int(number)).name for number in np.unique(numbers)}
+        for name in self.folder.names():
+            if name not in kept:
+                self.folder.remove_file(name)
 
     def check_budget(self, cache: ConstraintCache) -> None:
         """The least that must fit: for the whole data set one row that is cached and one that comes in."""

@@ -41,6 +41,11 @@ class Growing:
         self.buffer[self.size : need] = part
         self.size = need
 
+    def fill(self, whole: NDArray[Any]) -> None:
+        """Hold these entries and no others."""
+        self.size = 0
+        self.extend(whole)
+
     def keep(self, which: NDArray[Any]) -> None:
         """Drop all entries but these, given in ascending order."""
         self.buffer[: len(which)] = self.buffer[which]
@@ -135,6 +140,12 @@ class GrowingOuter:
         self.plus.extend(rows.plus)
         self.minus.extend(rows.minus)
         self.scale.extend(rows.scale)
+
+    def fill(self, rows: OuterRows) -> None:
+        """Hold these rows, whose features are stored once already, and no others."""
+        self.x.extend(rows.x)
+        for name in ("at", "plus", "minus", "scale"):
+            getattr(self, name).fill(getattr(rows, name))
 
     def keep(self, which: Ints) -> None:
         for part in (self.at, self.plus, self.minus, self.scale):

@@ -7,6 +7,7 @@ has ended, the mixtures are resolved from the last to the first, until only rows
 
 import tempfile
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,7 @@ class Ledger:
         """References to new rows, each the sum of weight · row over its run of `parts`."""
         n = len(indptr) - 1
         if n:
-            if self.file is None:
-                self.file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the run
-                weakref.finalize(self, self.file.close)
+            self._open()
             self.batches.append(self.n_mixtures)
             self.offsets.append(self.file.seek(0, 2))
             for array in (indptr, parts, weight):
@@ -42,6 +41,26 @@ class Ledger:
         made = -1 - np.arange(self.n_mixtures, self.n_mixtures + n)
         self.n_mixtures += n
         return made
+
+    def since(self, offset: int) -> bytes:
+        """What was written from this byte on; what stands before it never changes."""
+        if self.file is None:
+            return b""
+        self.file.seek(offset)
+        content: bytes = self.file.read()
+        return content
+
+    def restore(self, content: Iterable[bytes], batches: Ints, offsets: Ints, n_mixtures: int) -> None:
+        """Go on where another ledger was, with its file in pieces."""
+        for piece in content:
+            self._open()
+            self.file.write(piece)
+        self.batches, self.offsets, self.n_mixtures = batches.tolist(), offsets.tolist(), n_mixtures
+
+    def _open(self) -> None:
+        if self.file is None:
+            self.file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the run
+            weakref.finalize(self, self.file.close)
 
     def resolve(self, rows: Ints, alpha: Floats) -> tuple[Ints, Floats]:
         """The rows of workers that Σ α · row consists of, ascending, and their share in it."""

@@ -95,6 +95,16 @@ class Outcome:
 
 
 @dataclass(slots=True)
+class Underway:
+    """A pass of which some rounds are done."""
+
+    plan: Pass
+    grain: int  # the rounds are cut for this one, even if groups become larger meanwhile
+    losses: list[ShardLoss] = field(default_factory=list)
+    done: int = 0
+
+
+@dataclass(slots=True)
 class Trainer:
     """The state of one run."""
 
@@ -106,6 +116,7 @@ class Trainer:
     prior: Prior | None = None
     notes: Location | None = None  # where workers write down who is in a group's row; without, nobody can verify α
     interrupted: Callable[[], bool] = lambda: False
+    between: Callable[["Trainer"], None] = lambda _: None  # called after rounds, where a checkpoint may be taken
     solver: Solver = field(init=False)
     grouping: Grouping = field(init=False)
     totals: Totals = field(default_factory=Totals)
@@ -118,6 +129,7 @@ class Trainer:
     estimate: float = np.inf
     shown: float = np.inf  # the same gap as a difference
     best_estimate: float = np.inf  # of P(w) by inexact inference
+    underway: Underway | None = None
 
     def __post_init__(self) -> None:
         self.prior = self.prior or Prior(self.problem.n_weights)
@@ -141,6 +153,8 @@ class Trainer:
             )
 
     def run(self) -> Outcome:
+        if self.underway:
+            self._carry_out(self.underway.plan)
         while isinstance(step := self._next(), Pass):
             self._carry_out(step)
         if min(self._gap(), self._inexact_gap()) > self.config.gap:
@@ -168,16 +182,18 @@ class Trainer:
         return next_step(progress, np.diff(self.dataset.first), limits)
 
     def _carry_out(self, plan: Pass) -> None:
-        if self.config.offender_cache and self.totals.passes:
-            self._use_recent(plan)
-        losses: list[ShardLoss] = []
-        grain = self.grouping.grain  # the rounds are cut for this one, even if groups become larger meanwhile
-        for number, pieces in enumerate(plan.rounds, start=1):
-            scans, reports, w = self._scan(pieces, self.solver.candidate(), grain)
+        if self.underway is None:
+            if self.config.offender_cache and self.totals.passes:
+                self._use_recent(plan)
+            self.underway = Underway(plan, self.grouping.grain)
+        here, losses = self.underway, self.underway.losses
+        for pieces in plan.rounds[here.done :]:
+            scans, reports, w = self._scan(pieces, self.solver.candidate(), here.grain)
             losses += [ShardLoss(r.shard, r.version, r.loss, r.exact) for r in reports]
             if plan.certify:
                 self._certify(losses, w)
-            last = number == len(plan.rounds)
+            here.done += 1
+            last = here.done == len(plan.rounds)
             ascent = plan.last if last else plan.between
             if plan.certify:
                 ascent = after_scan(ascent, self._unseen(reports, losses, w), self.config.gap)
@@ -189,9 +205,12 @@ class Trainer:
                 self._bound()
             if last:
                 self._end_pass(losses, w)
+            if last or stop:
+                self.underway = None
             self._record(len(pieces), certify=plan.certify)
             if stop:
                 break
+            self.between(self)
 
     def _unseen(self, reports: list[ShardReport], losses: list[ShardLoss], w: Floats) -> float:
         """The share of P(w) that constraints not yet cached add to it, at the most."""

@@ -113,6 +113,16 @@ class Location:
             except FileNotFoundError:
                 return True
 
+    def names(self) -> list[str]:
+        """The files of this folder; none if there is no such folder."""
+        fs, path = self.filesystem()
+        with clear_errors(self.url):
+            fs.invalidate_cache()
+            try:
+                return sorted(found.rpartition("/")[2] for found in fs.ls(path, detail=False))
+            except FileNotFoundError:
+                return []
+
     def remove(self) -> None:
         """Delete the folder and all that is in it; it need not exist. A bucket is emptied but stays."""
         fs, path = self.filesystem()

@@ -79,6 +79,14 @@ class TestFiles:
         assert location.is_empty()
         assert neighbour.read("kept") == b"1"
 
+    def test_files_are_listed_as_they_are_now(self, location):
+        assert location.names() == []
+        location.write("b", b"2")
+        location.write("a", b"1")
+        assert location.names() == ["a", "b"]
+        location.remove_file("b")
+        assert location.names() == ["a"]
+
     def test_a_file_that_is_not_there_is_named(self, location):
         assert str(failure(lambda: location.read("x.json"), 5)) == f"{location}/x.json: not found"
 

@@ -1,0 +1,318 @@
+"""Where is the state of an unfinished run kept, and when may another run go on from it?
+
+A checkpoint is a folder within the model's. Its objects are written first, under a new number, and manifest.json last:
+whenever the run is killed, there is the old checkpoint or the new one, whole.
+
+checkpoint/manifest.json          what run it is of, the number, and the SHA-256 of each object
+checkpoint/NUMBER-rows.npz        rows of the cached constraints
+checkpoint/NUMBER-constraints.npz their α, margins, keys and so on
+checkpoint/NUMBER-weights.npz     v, w, the best certified w, the random state
+checkpoint/NUMBER-files.npz       which files of members there are
+checkpoint/NUMBER-state.json      bounds, totals, the schedule, the run log so far
+checkpoint/NUMBER-ledger.bin      .npy arrays, one after another: what was coalesced since the checkpoint before
+"""
+
+import hashlib
+import io
+import json
+import logging
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdual.config import Config
+from distdual.coordinator.grouping import Grouping
+from distdual.coordinator.state import State, pack, restore
+from distdual.coordinator.train import Trainer
+from distdual.data.location import Location
+from distdual.data.store import Dataset
+from distdual.errors import InputError, Suspended
+from distdual.model import CHECKPOINT, MANIFEST, begin_run, read_json, to_json
+from distdual.prior import Prior
+from distdual.problems.base import Problem
+from distdual.workers.members import Notes
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1
+ARRAYS = ("rows", "constraints", "weights", "files")
+REST = 10.0  # times what a checkpoint took that passes before the next: at most a tenth of the time goes into them
+FREE = ("gap", "max_passes", "max_seconds")  # keys of [solver] that a run may change when it goes on
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, EOFError, zipfile.BadZipFile)
+
+
+class Saved(NamedTuple):
+    """A checkpoint that has been read."""
+
+    state: State
+    ledger: dict[str, bytes]
+    more_data: bool  # whether shards were appended since
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """The checkpoint of a run: the one it went on from, if any, then those it writes."""
+
+    output: Location
+    every: float  # seconds; 0 for none but at the end that SIGTERM asks for
+    run: dict[str, Any]  # what the run is: another one cannot go on from it
+    terminated: Callable[[], bool] = lambda: False
+    members: str | None = None  # the folder of files of members, within the model's
+    next: int = 0  # number of the next; none is used twice, as a write that failed may yet have been done
+    files: dict[str, str] = field(default_factory=dict)  # objects of the last that is whole, with their digests
+    ledger_bytes: int = 0  # that are in these
+    due: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.due = time.monotonic() + self.every
+
+    @property
+    def folder(self) -> Location:
+        return self.output / CHECKPOINT
+
+    @property
+    def whole(self) -> bool:
+        """Whether there is something to go on from."""
+        return bool(self.files)
+
+    def between(self, trainer: Trainer) -> None:
+        """After a round: write what is due, and end a run that was told to."""
+        if self.terminated():
+            self._suspend(trainer)
+        if self.every and time.monotonic() >= self.due:
+            begin = time.monotonic()
+            try:
+                self.write(trainer)
+            except (InputError, OSError) as error:
+                left = "the one before is kept" if self.whole else "there is none yet"
+                log.warning("no checkpoint was written, and training goes on; %s: %s", left, error)
+            took = time.monotonic() - begin
+            self.due = time.monotonic() + max(self.every, REST * took)
+
+    def _suspend(self, trainer: Trainer) -> NoReturn:
+        try:
+            self.write(trainer)
+        except (InputError, OSError) as error:
+            last = "--resume goes on from the one before" if self.whole else "there is none to go on from"
+            raise Suspended(f"ended by SIGTERM; no checkpoint could be written, {last}: {error}") from None
+        raise Suspended(f"ended by SIGTERM; the checkpoint is in {self.folder}: go on with --resume")
+
+    def write(self, trainer: Trainer) -> None:
+        """Objects first, the manifest last, then the objects of the checkpoint before are removed."""
+        if not self.whole:
+            begin_run(self.output, self.members)
+        state, new = pack(trainer), trainer.grouping.ledger.since(self.ledger_bytes)
+        number, self.next = self.next, self.next + 1
+        files = {name: digest for name, digest in self.files.items() if name.endswith("ledger.bin")}
+        for name, content in contents(state, new):
+            files[f"{number:08d}-{name}"] = hashlib.sha256(content).hexdigest()
+            self.folder.write(f"{number:08d}-{name}", content)
+        about = {"format": FORMAT, "number": number, "run": self.run, "members": self.members, "files": files}
+        self.folder.write(MANIFEST, to_json({**about, "summary": summary(trainer)}))
+        old, self.files = self.files, files
+        self.ledger_bytes += len(new)
+        for name in old.keys() - files.keys():
+            self.folder.remove_file(name)
+
+    def read(self, dataset: Dataset) -> Saved:
+        """The state of a run on this data set or its first shards; what does not fit is an error that says what."""
+        manifest = read_manifest(self.folder)
+        try:
+            self._check_run(manifest["run"])
+            more_data = self._check_data(manifest["run"]["data"], dataset)
+            found = {name: self._read(name, digest) for name, digest in manifest["files"].items()}
+            head = f"{manifest['number']:08d}"
+            rows, constraints, weights, files = (unzip(found[f"{head}-{name}.npz"]) for name in ARRAYS)
+            values = json.loads(found[f"{head}-state.json"])
+        except InputError:
+            raise
+        except UNREADABLE as error:
+            raise InputError(f"{self.folder}: not a checkpoint that this version can read: {error}") from None
+        self.next, self.files, self.members = manifest["number"] + 1, manifest["files"], manifest["members"]
+        ledger = {name: content for name, content in found.items() if name.endswith("ledger.bin")}
+        self.ledger_bytes = sum(map(len, ledger.values()))
+        self._remove_older()
+        return Saved(State(rows, constraints, weights, files, values), ledger, more_data)
+
+    def restore(self, trainer: Trainer, saved: Saved) -> None:
+        pieces = (saved.ledger[name] for name in sorted(saved.ledger))
+        try:
+            restore(trainer, saved.state, pieces, more_data=saved.more_data)
+        except InputError as error:
+            raise InputError(f"{self.folder}: {error}; the checkpoint is damaged") from None
+        except UNREADABLE as error:
+            raise InputError(f"{self.folder}: not a checkpoint that this version can read: {error}") from None
+        check_members(trainer.grouping)
+        log.info("resume: version=%d lower=%.6g more_data=%s", trainer.version, trainer.solver.lower, saved.more_data)
+
+    def remove(self) -> None:
+        """The run has ended: nobody goes on from here."""
+        if self.whole:
+            self.folder.remove_file(MANIFEST)  # first: without it there is none
+            self.folder.remove()
+
+    def _read(self, name: str, digest: str) -> bytes:
+        content = self.folder.read(name)
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise InputError(f"{self.folder}/{name}: damaged: it is not what was written; begin anew without --resume")
+        return content
+
+    def _remove_older(self) -> None:
+        """What a run left that was killed before it could."""
+        for name in self.folder.names():
+            if name not in self.files and name != MANIFEST:
+                self.folder.remove_file(name)
+
+    def _check_run(self, other: dict[str, Any]) -> None:
+        for section, told in self.run.items():
+            if section != "data":
+                self._check_section(section, other.get(section), json.loads(json.dumps(told)))
+
+    def _check_section(self, section: str, old: Any, new: Any) -> None:
+        if isinstance(old, dict) and isinstance(new, dict):
+            for key in sorted(old.keys() | new.keys()):
+                self._check_section(f"{section}.{key}", old.get(key), new.get(key))
+        elif old != new:
+            raise InputError(
+                f"{self.folder}: the checkpoint is of a run with {section} = {old}, this one has {new}; "
+                "resume with the same, or begin anew without --resume and with output.overwrite=true"
+            )
+
+    def _check_data(self, old: dict[str, Any], dataset: Dataset) -> bool:
+        """Whether shards were added; those that there were must be the same."""
+        checksum = dataset.checksum.tolist()
+        n = len(old["checksum"])
+        if old["numbering"] != dataset.layout.numbering or len(checksum) < n:
+            found = f"{len(checksum)} shards, it had {n}" if len(checksum) < n else "features that mean something else"
+            raise InputError(f"{self.folder}: the checkpoint is of other data than {dataset.location}: {found}")
+        differ = [s for s in range(n) if checksum[s] != old["checksum"][s]]
+        if differ:
+            raise InputError(
+                f"{self.folder}: the checkpoint is of other data than {dataset.location}: shard {differ[0]} differs"
+            )
+        return len(checksum) > n
+
+
+def check_members(grouping: Grouping) -> None:
+    """The files of members that rows were found with are needed until the model is there."""
+    folder = grouping.folder
+    if folder is None:
+        return
+    there = set(folder.names())
+    for number in np.flatnonzero(grouping.covers):
+        if (name := Notes(folder, int(number)).name) not in there:
+            raise InputError(f"{folder}/{name}: not found, but the checkpoint needs it")
+
+
+def open_checkpoint(output: Location, *, overwrite: bool, resume: bool, **told: Any) -> tuple[Checkpoint, bool]:
+    """The checkpoint of a run, and whether there is one to go on from; one that would be lost is an error."""
+    checkpoint = Checkpoint(output, **told)
+    there = checkpoint.folder.exists(MANIFEST)
+    if resume and not there:
+        log.warning("there is no checkpoint in %s: training begins anew", output)
+    if there and not resume and not overwrite:
+        raise InputError(
+            f"{checkpoint.folder}: a checkpoint of a run that has not ended; go on with --resume, "
+            "or set output.overwrite=true to begin anew"
+        )
+    return checkpoint, there and resume
+
+
+def identity(config: Config, problem: Problem, prior: Prior, dataset: Dataset) -> dict[str, Any]:
+    """What a run is: all that its course depends on but where it ends."""
+    public = config.public()
+    return {
+        "problem": problem.describe(),
+        "solver": {key: value for key, value in public["solver"].items() if key not in FREE},
+        "prior": digest_of(prior),
+        "output": {"dual": config.output.dual},
+        "data": {
+            "url": dataset.location.url,
+            "n_examples": dataset.n_examples,
+            "numbering": dataset.layout.numbering,
+            "checksum": dataset.checksum.tolist(),
+        },
+    }
+
+
+def digest_of(prior: Prior) -> dict[str, str]:
+    """Digests of the prior's arrays, those that were given."""
+    arrays = {name: getattr(prior, name) for name in ("mean", "precision", "nonnegative")}
+    given = {name: array for name, array in arrays.items() if array is not None}
+    return {name: hashlib.sha256(array.tobytes()).hexdigest()[:12] for name, array in given.items()}
+
+
+NAMES: list[tuple[str, Callable[[State], bytes]]] = [
+    ("rows.npz", lambda state: zipped(state.rows)),
+    ("constraints.npz", lambda state: zipped(state.constraints)),
+    ("weights.npz", lambda state: zipped(state.weights)),
+    ("files.npz", lambda state: zipped(state.files)),
+    ("state.json", lambda state: json.dumps(state.values).encode()),
+]
+
+
+def contents(state: State, ledger: bytes) -> Iterator[tuple[str, bytes]]:
+    """The objects of a checkpoint, one after another: only one at a time is in memory twice."""
+    for name, made in NAMES:
+        yield name, made(state)
+    if ledger:
+        yield "ledger.bin", ledger
+
+
+def zipped(arrays: dict[str, NDArray[Any]]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def unzip(content: bytes) -> dict[str, NDArray[Any]]:
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def summary(trainer: Trainer) -> dict[str, Any]:
+    """What a person wants to know of it."""
+    upper = trainer.best_upper
+    return {
+        "lower": trainer.solver.lower,
+        "upper": upper if np.isfinite(upper) else None,
+        "passes": trainer.totals.passes,
+        "rounds": trainer.totals.rounds,
+        "cache_rows": len(trainer.solver.cache),
+        "seconds": time.perf_counter() - trainer.begin,
+    }
+
+
+def read_manifest(folder: Location) -> dict[str, Any]:
+    manifest = read_json(folder, MANIFEST)
+    version = manifest.get("format")
+    if version != FORMAT:
+        raise InputError(f"{folder}: checkpoint format {version!r}, this version of distdual reads {FORMAT}")
+    kinds = {"number": int, "run": dict, "files": dict, "summary": dict, "members": str | None}
+    for name, kind in kinds.items():
+        if name not in manifest or not isinstance(manifest[name], kind):
+            raise InputError(f"{folder}/{MANIFEST}: {name} is missing or of the wrong type")
+    members = manifest["members"]
+    if members is not None and (not members.startswith("dual/members-") or ".." in members):
+        raise InputError(f"{folder}/{MANIFEST}: members must name a folder in dual/, got {members!r}")
+    return manifest
+
+
+def describe_checkpoint(folder: Location) -> dict[str, Any]:
+    """What `distdual info` shows."""
+    manifest = read_manifest(folder)
+    run = manifest["run"]
+    data = run["data"]
+    return {
+        "what": "checkpoint",
+        "problem": run["problem"],
+        "solver": run["solver"],
+        "data": {"url": data["url"], "examples": data["n_examples"], "shards": len(data["checksum"])},
+        **manifest["summary"],
+        "number": manifest["number"],
+    }

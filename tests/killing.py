@@ -1,0 +1,119 @@
+"""How does a test kill a run at any moment, many times and fast? By forks of a process that has imported everything.
+
+python -m tests.killing moments FOLDER SEED…   kill −9 at random moments, resume, until a run is left to end
+python -m tests.killing writes FOLDER          kill −9 at writes of a first and a second checkpoint, then resume
+
+FOLDER/run.json holds the config; runs go to FOLDER/<seed or write>/model. What happened is told as JSON.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import distdual.checkpoint
+from distdual.data.location import Location
+from distdual.training import train
+
+MOST_KILLS = 3
+WRITES = (0, 3, 5, 6, 8, 11, 12, 13)  # of six or seven a checkpoint
+
+
+def told(folder: Path, name: str) -> dict[str, Any]:
+    config = json.loads((folder / "run.json").read_text())
+    return {**config, "output": {**config["output"], "url": str(folder / name / "model")}}
+
+
+def start(work: Callable[[], Any]) -> int:
+    """The id of a process that does it."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        work()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def ended(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def lower_of(model: str) -> float | None:
+    """That of the checkpoint that is there, or of the model."""
+    for name in ("checkpoint/manifest.json", "certificate.json"):
+        if (path := Path(model) / name).exists():
+            found = json.loads(path.read_text())
+            return float(found.get("summary", found)["lower"])
+    return None
+
+
+def at_moments(folder: Path, seed: int, whole: float) -> dict[str, Any]:
+    """Kills at random moments of what an uninterrupted run takes, then a run that may end."""
+    rng = random.Random(seed)
+    config = told(folder, str(seed))
+    lowers, killed = [], 0
+    for _ in range(rng.randint(1, MOST_KILLS)):
+        child = start(lambda: train(config, resume=True))
+        time.sleep(rng.uniform(0.0, whole))
+        os.kill(child, signal.SIGKILL)
+        killed += ended(child) == -signal.SIGKILL
+        lowers.append(lower_of(config["output"]["url"]))
+    model = Path(config["output"]["url"])
+    if not (model / "model.json").exists() or (model / "checkpoint").exists():
+        config["output"]["overwrite"] = True  # it may have been killed when the model was there, but not yet tidied up
+        assert ended(start(lambda: train(config, resume=True))) == 0
+    return {"seed": seed, "killed": killed, "lowers": [*lowers, lower_of(config["output"]["url"])]}
+
+
+def dying(config: dict[str, Any], last: int) -> None:
+    """Train, but be killed when the write of this number to the checkpoint has begun."""
+    count, write = 0, Location.write
+
+    def counted(self: Location, name: str, content: bytes) -> None:
+        nonlocal count
+        count += self.url.endswith("/checkpoint")
+        if self.url.endswith("/checkpoint") and count > last:
+            if name != "manifest.json":  # a rename is whole or has not happened; anything else may be half-written
+                write(self, name, content[: len(content) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(self, name, content)
+
+    Location.write = counted  # type: ignore[method-assign]
+    distdual.checkpoint.REST = 0.0
+    train(config, resume=True)
+
+
+def at_writes(folder: Path) -> list[int]:
+    """Kills at writes of the first two checkpoints; returns which of them a run was resumed after."""
+    done = []
+    for last in WRITES:
+        config = told(folder, str(last))
+        code = ended(start(lambda config=config, last=last: dying(config, last)))
+        assert code == -signal.SIGKILL, f"write {last}: {code}"
+        config["output"]["checkpoint_every"] = 0.0
+        assert ended(start(lambda config=config: train(config, resume=True))) == 0
+        done.append(last)
+    return done
+
+
+def main(mode: str, place: str, *seeds: str) -> None:
+    folder = Path(place)
+    distdual.checkpoint.REST = 1.0  # half of the time goes into writing
+    train(told(folder, "whole"))  # here, so that what is forked has its kernels
+    begin = time.monotonic()
+    assert ended(start(lambda: train(told(folder, "timed")))) == 0
+    whole = time.monotonic() - begin
+    done = at_writes(folder) if mode == "writes" else [at_moments(folder, int(seed), whole) for seed in seeds]
+    print(json.dumps(done))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
