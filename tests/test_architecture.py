@@ -30,6 +30,7 @@ ORDER = [
     "training",
     "verification",
     "prediction",
+    "sweeping",
     "estimators",
     "inspection",
     "selftest",
