@@ -35,6 +35,8 @@ ORDER = [
     "inspection",
     "selftest",
     "quickstart",
+    "console",
+    "commands",
     "cli",
 ]
 
@@ -45,7 +47,8 @@ HOMES = {
     "fsspec": ["data/"],
     "s3fs": ["data/"],
     "numba": ["kernel.py", "rows.py"],
-    "click": ["cli.py", "cli/"],
+    "click": ["cli.py", "commands.py", "console.py"],
+    "matplotlib": ["report/plots.py"],
     "pickle": [],
     "cloudpickle": [],
     "joblib": [],
