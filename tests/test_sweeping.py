@@ -100,6 +100,18 @@ def test_examples_may_share_slacks(config: dict[str, Any], slack: str) -> None:
     assert distdual.verify(config["output"]["url"]).certified
 
 
+def test_weights_may_be_bounded_under_a_full_prior(config: dict[str, Any], tmp_path: Path) -> None:
+    root = np.random.default_rng(3).normal(size=(D + 1, D + 1))
+    np.save(tmp_path / "precision.npy", np.eye(D + 1) + 0.1 * root @ root.T)
+    config |= {"prior": {"precision": str(tmp_path / "precision.npy"), "nonnegative": ["0:3"]}}
+    config["solver"] |= {"gap": 1e-3}
+    found = distdual.sweep(config, VALUES, 2)
+    assert found.certified
+    assert found.model is not None
+    assert found.model.w[:3].min() >= 0
+    assert distdual.verify(config["output"]["url"]).certified
+
+
 def test_memory_may_be_limited(config: dict[str, Any]) -> None:
     config["solver"] |= {"cache_bytes": 20_000.0, "gap": 1e-2}
     found = distdual.sweep(config, VALUES[1:3], 2)

@@ -57,5 +57,7 @@ def find(run: str) -> Found:
 def check_same_run(lines: list[Line], certificate: dict[str, Any], names: str) -> None:
     if certificate.get("lower") != lines[-1]["lower"]:
         raise InputError(f"{names} are of different runs: the lower bounds they end with differ; name the log alone")
-    if not isinstance(certificate.get("certified"), bool) or not isinstance(certificate.get("target"), float):
-        raise InputError(f"{names}: certificate.json has no target, or does not say whether it was reached")
+    bounds = (certificate.get(name) for name in ("upper", "gap"))
+    proven = all(isinstance(bound, float | None) for bound in bounds) and isinstance(certificate.get("target"), float)
+    if not (proven and isinstance(certificate.get("certified"), bool)):
+        raise InputError(f"{names}: certificate.json has no bounds, no target, or does not say whether it was reached")
