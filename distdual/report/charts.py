@@ -12,6 +12,7 @@ from distdual.report.progress import short
 
 WIDTH, HEIGHT = 360, 250
 LEFT, RIGHT, TOP, BOTTOM = 50, 346, 30, 206
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 MOST_POINTS = 400  # of a line, more cannot be told apart
 
 
@@ -170,8 +171,4 @@ def number(value: float) -> str:
 def power(value: float) -> str:
     """A power of ten as a person writes it."""
     exponent = round(math.log10(value))
-    return (
-        f"{value:g}"
-        if -2 <= exponent <= 2
-        else "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    )
+    return f"{value:g}" if abs(exponent) <= 2 else f"10{str(exponent).translate(RAISED)}"
