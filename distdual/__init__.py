@@ -5,7 +5,7 @@
     always   D(α) ≤ P(w*) ≤ P(w)
 
 Files, in the order data flows: config, data, problems, certificate, workers, coordinator, model, report, training,
-verification, prediction, sweeping, estimators, selftest, quickstart, console, commands, cli.
+verification, prediction, heldout, sweeping, estimators, selftest, quickstart, console, commands, cli.
 """
 
 from typing import TYPE_CHECKING, Any

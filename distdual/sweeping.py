@@ -11,26 +11,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.config import ClusterConfig, Config, from_table
+from distdual.config import ClusterConfig, Config, SolverConfig, from_table
 from distdual.coordinator.path import follow
 from distdual.coordinator.train import Outcome, Round, Trainer, choice_of
 from distdual.data.location import Location
-from distdual.data.shard import Block, Shard
 from distdual.data.store import Dataset, open_dataset
 from distdual.errors import InputError
+from distdual.heldout import best_of, choose_score, held_out_scores, shared_names
 from distdual.model import Model, claim
-from distdual.prediction import Judge, add_up, judge_of
 from distdual.prior import Prior
 from distdual.problems.base import Problem
 from distdual.report.runlog import RunLog
-from distdual.rows import Floats
 from distdual.training import members_of, model_of, prior_of, problem_of
 from distdual.workers.executor import Executor, connect, open_executor
 from distdual.workers.folds import Fold
-from distdual.workers.scan import Source
-
-SMALLER_IS_BETTER = ("loss", "error")  # how the names of such scores end
-NO_ANSWER = "the labels of the data set cannot be scored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +193,7 @@ def follow_fold(
         tell(f"fold {fold.number + 1} of {fold.n_folds}", point)
         points.append(point)
         weights.append(outcome.w)
-    return points, held_out_scores(run, fold, np.stack(weights), trainer.version + 1)
+    return points, held_out_scores(run.dataset, run.problem, run.executor, fold, np.stack(weights), trainer.version + 1)
 
 
 def follow_all(
@@ -231,7 +225,7 @@ def follow_all(
     return points, model
 
 
-def first(config: Config, values: list[float]) -> Any:
+def first(config: Config, values: list[float]) -> SolverConfig:
     return replace(config.solver, C=values[0])
 
 
@@ -258,56 +252,3 @@ def watched(trainer: Trainer, values: list[float], target: float) -> Iterator[tu
         )
         passes, calls, seconds = totals.passes, totals.oracle_calls, outcome.seconds
         yield point, outcome
-
-
-def held_out_scores(run: Run, fold: Fold, weights: Floats, version: int) -> list[dict[str, float]]:
-    """The means over the fold at each C, from one reading of every shard."""
-    classes = tuple(run.problem.describe()["classes"])
-    judge = judge_of(run.problem, classes, run.dataset.classes)
-    if judge is None:
-        raise InputError(f"{run.dataset.location}: {NO_ANSWER}")
-    run.executor.publish(version, weights)
-    shards = range(run.dataset.n_shards)
-    asked = [(judge, fold)] * len(shards)
-    by_shard = [part for part in run.executor.map_shards(score_held_out, shards, asked) if part]
-    return [add_up([part[at] for part in by_shard]) or {} for at in range(len(weights))]
-
-
-def score_held_out(
-    source: Source, problem: Problem, weights: Floats, shard: int, asked: tuple[Judge, Fold]
-) -> list[dict[str, float]]:
-    """Runs on a worker: sums for the scores of one shard's examples of a fold, for each row of weights."""
-    judge, fold = asked
-    whole, _ = source.open().read(shard)
-    held = np.flatnonzero(fold.holds(np.arange(whole.first, whole.first + whole.n_examples)))
-    if not len(held):
-        return []
-    found = only(whole, held)
-    y = np.array(judge.codes)[found.y] if judge.codes else found.y
-    return [judge.problem.score_shard(found, y, problem.predict(w, found)) for w in weights]
-
-
-def only(shard: Shard, chosen: Any) -> Shard:
-    """These examples of a shard, copied for as long as they are scored."""
-    block = Block(shard.x, shard.y, shard.cost, shard.margin, shard.tokens, shard.runs)
-    return Shard(shard.number, shard.first, *block.take(chosen))
-
-
-def shared_names(scores: list[list[dict[str, float]]]) -> list[str]:
-    """Scores that every fold has at every C: a mean of nothing, such as a recall without spans, is left out."""
-    every = [at for fold in scores for at in fold]
-    return [name for name in every[0] if all(name in at for at in every)] if every else []
-
-
-def choose_score(names: list[str], asked: str | None) -> str:
-    if not names:
-        raise InputError(f"there is no score to choose C by: {NO_ANSWER}")
-    if asked is not None and asked not in names:
-        raise InputError(f"the score to choose by is one of {', '.join(names)}, got {asked}")
-    return asked or names[0]
-
-
-def best_of(by_fold: list[list[float]], name: str) -> int:
-    """Where the mean over the folds is best; of equals, the smallest C."""
-    mean = np.mean(by_fold, axis=0)
-    return int(np.argmin(mean) if name.endswith(SMALLER_IS_BETTER) else np.argmax(mean))

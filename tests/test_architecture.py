@@ -30,6 +30,7 @@ ORDER = [
     "training",
     "verification",
     "prediction",
+    "heldout",
     "sweeping",
     "estimators",
     "inspection",

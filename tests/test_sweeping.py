@@ -11,7 +11,8 @@ import distdual
 from distdual.config import ClusterConfig, LocalCluster
 from distdual.data.prepare import prepare_arrays
 from distdual.errors import InputError
-from distdual.sweeping import Sweep, best_of, grid
+from distdual.heldout import best_of
+from distdual.sweeping import Sweep, grid
 from distdual.workers.executor import connect
 from distdual.workers.folds import folds_of
 from tests.build import examples
