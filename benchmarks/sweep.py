@@ -56,7 +56,10 @@ def compare(scratch: str, values: list[float], runs: int) -> dict[str, Any]:
         paths.append(seconds)
         seconds, _ = timed(lambda: [distdual.train(config(C)) for C in values])
         apart.append(seconds)
+    last = path.points[-1]
     assert path.certified
+    assert last.lower <= fit.certificate["upper"]  # both enclose the same optimum
+    assert fit.certificate["lower"] <= last.upper
     return {
         "C": [values[0], values[-1], len(values)],
         "largest gap of a point": max(point.gap for point in path.points),
