@@ -5,7 +5,7 @@
     always   D(α) ≤ P(w*) ≤ P(w)
 
 Files, in the order data flows: config, data, problems, certificate, workers, coordinator, model, checkpoint, report,
-training, verification, prediction, estimators, selftest, quickstart, cli.
+training, verification, prediction, heldout, sweeping, estimators, selftest, quickstart, console, commands, cli.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from distdual.prediction import Predictions, predict
     from distdual.problems.own import UserProblem
     from distdual.selftest import check_problem
+    from distdual.sweeping import Sweep, sweep
     from distdual.training import Result, train
     from distdual.verification import Verification, verify
 
@@ -27,12 +28,14 @@ __all__ = [
     "Predictions",
     "Result",
     "StructuralSVM",
+    "Sweep",
     "UserProblem",
     "Verification",
     "__version__",
     "check_problem",
     "load_model",
     "predict",
+    "sweep",
     "train",
     "verify",
 ]
@@ -45,6 +48,8 @@ _HOME = {
     "load_model": "model",
     "Predictions": "prediction",
     "predict": "prediction",
+    "Sweep": "sweeping",
+    "sweep": "sweeping",
     "UserProblem": "problems.own",
     "check_problem": "selftest",
     "SVC": "estimators",

@@ -1,59 +1,35 @@
 """The command line: reads arguments, calls the package, prints. Exit codes: 0 done, 1 not certified, 2 bad input."""
 
 import io
-import json
-import math
 import os
-import re
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 import distdual
-from distdual.config import ClusterConfig, Config, load
+from distdual.commands import report, sweep
+from distdual.config import ClusterConfig, load
+from distdual.console import (
+    BAD_INPUT,
+    INTERRUPTED,
+    NOT_CERTIFIED,
+    emit,
+    json_option,
+    look_here,
+    paper,
+    problem_option,
+    say,
+    scheduler_option,
+    screen,
+    storage_option,
+    storage_options,
+    with_scheduler,
+)
 from distdual.errors import InputError, Suspended
-
-NOT_CERTIFIED = 1
-BAD_INPUT = 2
-INTERRUPTED = 130
-ADDRESS = re.compile(
-    r"((?P<protocol>tcp|tls|ws|wss|ucx)://)?(?P<host>\[[\da-fA-F:.]+\]|[^\s/:\[\]]+)(:(?P<port>\d{1,5}))?"
-)
-
-# Paths may hold brackets and colons: nothing that is printed is read as markup.
-screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
-paper = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
-
-
-def check_scheduler(_: click.Context, __: click.Parameter, address: str | None) -> str | None:
-    """Say at once what Dask would say late or not clearly."""
-    if address is not None and not ADDRESS.fullmatch(address):
-        raise InputError(f"--scheduler {address}: not an address; expected one such as tcp://10.0.0.1:8786")
-    return address
-
-
-scheduler_option = click.option(
-    "--scheduler", metavar="ADDR", callback=check_scheduler, help="A running Dask scheduler, e.g. tcp://host:8786."
-)
-problem_option = click.option(
-    "--problem",
-    metavar="MODULE:CLASS",
-    callback=lambda _, __, name: look_here(name),
-    help="The class of your own problem; a model cannot make it load by itself.",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-storage_option = click.option(
-    "--storage-options",
-    "storage_file",
-    metavar="FILE.toml",
-    type=click.Path(path_type=Path),
-    help="A TOML file of fsspec options for remote URLs; S3 credentials are also taken from the environment.",
-)
 
 
 class InOrder(click.Group):
@@ -232,6 +208,9 @@ def train(config_file: Path, settings: tuple[str, ...], resume: bool, scheduler:
     return 0 if result.certificate["certified"] else NOT_CERTIFIED
 
 
+cli.add_command(sweep)
+
+
 @cli.command(short_help="Recompute a model's certificate from scratch.")
 @click.argument("model")
 @click.option("--data", metavar="URL", help="The data set, if it is no longer where the model was trained.")
@@ -302,6 +281,9 @@ def predict(
     return 0
 
 
+cli.add_command(report)
+
+
 @cli.command(short_help="Test your own problem on small cases.")
 @click.argument("name", metavar="MODULE:CLASS", callback=lambda _, __, name: look_here(name))
 @click.option("--data", metavar="URL", help="Take examples from a data set's first shard; random ones if not given.")
@@ -330,39 +312,6 @@ def check_problem(
     for check in () if as_json else checks:
         paper.print(f"{'ok' if check.ok else 'FAILED':<7} {check.name:<14} {check.sentence}")
     return 0 if all(check.ok for check in checks) else NOT_CERTIFIED
-
-
-def look_here(name: str | None, *folders: Path) -> str | None:
-    """Let the module of a user's own problem be found beside the config and in the current folder."""
-    if name is not None and ":" in name:
-        from distdual.problems.load import search_also
-
-        search_also(*folders, Path())
-    return name
-
-
-def say(sentence: str) -> None:
-    screen.print(sentence, soft_wrap=True)
-
-
-def with_scheduler(config: Config, scheduler: str | None) -> Config:
-    if scheduler is None:
-        return config
-    return replace(config, cluster=replace(config.cluster, scheduler=scheduler, local=None))
-
-
-def storage_options(file: Path | None) -> dict[str, Any]:
-    if file is None:
-        return {}
-    from distdual.config import read_table
-
-    return read_table(file)
-
-
-def emit(value: dict[str, Any]) -> None:
-    """One JSON object on stdout, with null where a number is not finite."""
-    finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in value.items()}
-    click.echo(json.dumps(finite))
 
 
 def show_certificate(certificate: dict[str, Any]) -> None:

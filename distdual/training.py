@@ -61,14 +61,7 @@ def train(
     output = Location(config.output.url, config.output.storage_options)
     claim(output, overwrite=config.output.overwrite)
     dataset = open_dataset(Location(config.data.url, config.data.storage_options))
-    problem = make_problem(
-        config.problem.kind,
-        config.problem.options,
-        n_features=dataset.layout.n_features,
-        classes=dataset.classes,
-        texts=dataset.texts,
-    )
-    check_columns(dataset, problem)
+    problem = problem_of(config, dataset)
     prior = prior_of(config, problem.n_weights)
     checkpoint, there = open_checkpoint(
         output,
@@ -105,25 +98,45 @@ def train(
             place = Location(config.solver.start or "", config.data.storage_options).absolute()
             hot_start(trainer.solver, trainer.grouping, start, place, dataset, executor)
         outcome = trainer.run()
-        model = Model(
-            outcome.w,
-            problem,
-            config.solver.C,
-            prior,
-            dual_of(outcome, config.output.dual, members),
-            DataInfo(
-                dataset.location.url,
-                dataset.fingerprint,
-                dataset.n_examples,
-                dataset.checksum,
-                dataset.layout.numbering,
-            ),
-            {**summarise(outcome, config.solver.gap, dataset), "model": config.output.url},
-            config.public(),
-        )
+        model = model_of(outcome, config, dataset, problem, prior, members)
         model.save(output, overwrite=config.output.overwrite)
         tidy(outcome, model.dual, checkpoint)
     return Result(model, model.certificate, outcome.history)
+
+
+def problem_of(config: Config, dataset: Dataset) -> Problem:
+    """The problem that [problem] describes, made for this data set."""
+    problem = make_problem(
+        config.problem.kind,
+        config.problem.options,
+        n_features=dataset.layout.n_features,
+        classes=dataset.classes,
+        texts=dataset.texts,
+    )
+    check_columns(dataset, problem)
+    return problem
+
+
+def model_of(
+    outcome: Outcome, config: Config, dataset: Dataset, problem: Problem, prior: Prior, members: str | None
+) -> Model:
+    """What is to be saved of a run."""
+    return Model(
+        outcome.w,
+        problem,
+        config.solver.C,
+        prior,
+        dual_of(outcome, config.output.dual, members),
+        DataInfo(
+            dataset.location.url,
+            dataset.fingerprint,
+            dataset.n_examples,
+            dataset.checksum,
+            dataset.layout.numbering,
+        ),
+        {**summarise(outcome, config.solver.gap, dataset), "model": config.output.url},
+        config.public(),
+    )
 
 
 @contextlib.contextmanager

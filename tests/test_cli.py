@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from distdual import __version__
-from distdual.cli import ADDRESS, cli
+from distdual.cli import cli
+from distdual.console import ADDRESS
 from distdual.data.prepare import prepare_arrays
 from tests.build import examples
 from tests.shell import PROGRAMS, call, distdual, environment
 
-COMMANDS = ["quickstart", "prepare", "info", "train", "verify", "predict", "check-problem"]
+COMMANDS = ["quickstart", "prepare", "info", "train", "sweep", "verify", "predict", "report", "check-problem"]
 
 CONFIG = """
 [data]

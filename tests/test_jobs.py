@@ -120,7 +120,7 @@ def test_the_job_of_the_compose_file_runs(cluster: Cluster, tmp_path: Path) -> N
     assert "1,797 predictions in s3://data/digits-labels.txt" in ran.out
 
 
-def test_the_programs_prepare_train_verify_and_predict(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_programs_prepare_train_sweep_verify_and_predict(cluster: Cluster, tmp_path: Path) -> None:
     data, model = "s3://data/jobs", "s3://data/jobs-model"
     step(cluster, "python", "jobs/digits.py", tmp_path / "digits.npz")
     source = tmp_path / "digits.npz"
@@ -133,6 +133,12 @@ def test_the_programs_prepare_train_verify_and_predict(cluster: Cluster, tmp_pat
     certificate = json.loads(trained.out)
     assert certificate["certified"]
     assert certificate["gap"] <= 0.01
+
+    chosen = [f"data.url={data}", f"output.url={model}-of-best-C", "solver.gap=0.01"]
+    path = ["configs/s3.toml", "0.001,0.01", "--folds", 2]
+    found = json.loads(step(cluster, "python", "jobs/sweep.py", cluster.scheduler, *path, *chosen).out)
+    assert found["certified"]
+    assert found["chosen"] in (0.001, 0.01)
 
     verified = step(cluster, "python", "jobs/verify.py", cluster.scheduler, model)
     assert verified.out.startswith(f"{certificate['lower']:.8g} ≤ P(w*) ≤ {certificate['upper']:.8g}")
@@ -160,6 +166,7 @@ def test_the_ranking_of_small_sets_is_certified_and_its_problem_passes_the_check
     [
         ["prepare.py", "nowhere.npz", "s3://data/nothing"],
         ["train.py", "configs/s3.toml", "data.url=s3://data/nothing"],
+        ["sweep.py", "configs/s3.toml", "0.1,1", "data.url=s3://data/nothing"],
         ["verify.py", "s3://data/nothing"],
         ["predict.py", "s3://data/nothing", "s3://data/nothing", "labels.txt"],
     ],

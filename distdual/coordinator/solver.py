@@ -133,6 +133,21 @@ class Solver:
         self.cache.alpha.view[slots] = alpha
         self.bound()
 
+    def change_capacity(self, C: float) -> None:
+        """Go on with another C. α is scaled with it, which keeps it feasible; what is at its bound stays there."""
+        cache, scale = self.cache, C / self.cache.C
+        before, most = cache.C * cache.cost.view, C * cache.cost.view
+        cache.C = C
+        alpha = cache.alpha.view
+        alpha[:] = np.where(alpha == before, most, np.minimum(scale * alpha, most))
+        if not cache.single:  # rounding may have taken a sum beyond its bound
+            first = cache.group_indptr[:-1]
+            used, room = np.add.reduceat(alpha[cache.members], first), most[cache.members[first]]
+            share = np.divide(room, used, out=np.ones(len(used)), where=used > room)
+            alpha[cache.members] *= np.repeat(share, np.diff(cache.group_indptr))
+        self._view, self.mean, self.lower = None, NO_MEAN, -np.inf
+        self.bound()
+
     def replace(self, constraints: Constraints, alpha: Floats, references: Sequence[Ints] = ()) -> None:
         """Hold these instead of all constraints of examples; Σ α x and Σ α l are the same, so nothing else changes."""
         beta = self.multipliers()

@@ -27,6 +27,7 @@ from distdual.prior import Prior
 from distdual.problems.base import Problem
 from distdual.rows import Floats
 from distdual.workers.executor import Executor
+from distdual.workers.folds import Fold
 from distdual.workers.groups import ALL, EXAMPLE, name_of
 from distdual.workers.members import Notes
 from distdual.workers.scan import Scan, ShardReport
@@ -117,6 +118,7 @@ class Trainer:
     notes: Location | None = None  # where workers write down who is in a group's row; without, nobody can verify α
     interrupted: Callable[[], bool] = lambda: False
     between: Callable[["Trainer"], None] = lambda _: None  # called after rounds, where a checkpoint may be taken
+    fold: Fold | None = None  # examples to leave out
     solver: Solver = field(init=False)
     grouping: Grouping = field(init=False)
     totals: Totals = field(default_factory=Totals)
@@ -269,6 +271,7 @@ class Trainer:
                 grain,
                 self.grouping.notes(p.shard, grain),
                 recent.get(p.shard, ()),
+                self.fold,
             )
             for p in sorted(pieces)
         ]

@@ -12,6 +12,7 @@ from distdual.data.store import Dataset, open_once
 from distdual.errors import InputError
 from distdual.problems.base import Constraints, Offenders, Problem
 from distdual.rows import Floats, product
+from distdual.workers.folds import Fold
 from distdual.workers.groups import EXAMPLE, SHARD, fingerprints, group_members, sum_members
 from distdual.workers.identity import Identities, are_new, identities
 from distdual.workers.members import Notes
@@ -53,6 +54,7 @@ class Scan:
     grain: int = EXAMPLE  # examples that share a slack; `begin` is a multiple of it
     notes: Notes | None = None  # where to write down who the members of a group's row are
     recent: tuple[Notes, ...] = ()  # if any: look for constraints among these offenders, without the oracle
+    fold: Fold | None = None  # examples that count as if they were not there
 
 
 class ShardReport(NamedTuple):
@@ -88,6 +90,9 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
     if (scan.begin, scan.end) != (0, None):
         shard = shard.piece(scan.begin, shard.n_examples if scan.end is None else scan.end)
     found = recent_offenders(problem, shard, w, scan.recent) if scan.recent else problem.offenders(w, shard)
+    if scan.fold is not None:
+        left_out = scan.fold.holds(np.arange(shard.first, shard.first + shard.n_examples))
+        found = found._replace(slack=np.where(left_out, 0.0, found.slack))
     loss = product(problem.costs(shard), found.slack)
     if not np.isfinite(loss):
         row = int(np.argmax(~np.isfinite(found.slack)))

@@ -1,0 +1,84 @@
+"""What do the commands share? Options, where they print, and how they find what an argument names."""
+
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from distdual.config import Config
+from distdual.errors import InputError
+
+NOT_CERTIFIED = 1
+BAD_INPUT = 2
+INTERRUPTED = 130
+ADDRESS = re.compile(
+    r"((?P<protocol>tcp|tls|ws|wss|ucx)://)?(?P<host>\[[\da-fA-F:.]+\]|[^\s/:\[\]]+)(:(?P<port>\d{1,5}))?"
+)
+
+# Paths may hold brackets and colons: nothing that is printed is read as markup.
+screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
+paper = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def check_scheduler(_: click.Context, __: click.Parameter, address: str | None) -> str | None:
+    """Say at once what Dask would say late or not clearly."""
+    if address is not None and not ADDRESS.fullmatch(address):
+        raise InputError(f"--scheduler {address}: not an address; expected one such as tcp://10.0.0.1:8786")
+    return address
+
+
+scheduler_option = click.option(
+    "--scheduler", metavar="ADDR", callback=check_scheduler, help="A running Dask scheduler, e.g. tcp://host:8786."
+)
+problem_option = click.option(
+    "--problem",
+    metavar="MODULE:CLASS",
+    callback=lambda _, __, name: look_here(name),
+    help="The class of your own problem; a model cannot make it load by itself.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+storage_option = click.option(
+    "--storage-options",
+    "storage_file",
+    metavar="FILE.toml",
+    type=click.Path(path_type=Path),
+    help="A TOML file of fsspec options for remote URLs; S3 credentials are also taken from the environment.",
+)
+
+
+def look_here(name: str | None, *folders: Path) -> str | None:
+    """Let the module of a user's own problem be found beside the config and in the current folder."""
+    if name is not None and ":" in name:
+        from distdual.problems.load import search_also
+
+        search_also(*folders, Path())
+    return name
+
+
+def say(sentence: str) -> None:
+    screen.print(sentence, soft_wrap=True)
+
+
+def with_scheduler(config: Config, scheduler: str | None) -> Config:
+    if scheduler is None:
+        return config
+    return replace(config, cluster=replace(config.cluster, scheduler=scheduler, local=None))
+
+
+def storage_options(file: Path | None) -> dict[str, Any]:
+    if file is None:
+        return {}
+    from distdual.config import read_table
+
+    return read_table(file)
+
+
+def emit(value: dict[str, Any]) -> None:
+    """One JSON object on stdout, with null where a number is not finite."""
+    finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in value.items()}
+    click.echo(json.dumps(finite))
