@@ -118,7 +118,7 @@ def quickstart(folder: Path, as_json: bool) -> int:
 @cli.command(short_help="Turn files into a data set of shards.")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("dest")
-@click.option("--problem", "kind", required=True, help="binary, multiclass, regression, chain or cfg.")
+@click.option("--problem", "kind", required=True, help="What is to be learnt: a built-in problem.kind, such as binary.")
 @click.option("--format", "source_format", help="svmlight, svmhmm, conll, npz, npy or brackets; guessed if not given.")
 @click.option("--labels", multiple=True, metavar="FILE", help="The .npy file of labels of each .npy SOURCE, in order.")
 @click.option(

@@ -3,13 +3,14 @@
 import contextlib
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from distdual.config import Config, from_table, index_range
 from distdual.coordinator.ascent import add_rows
+from distdual.coordinator.latent import check_solver, train_latent
 from distdual.coordinator.train import Outcome, Round, Trainer, choice_of
 from distdual.data.location import Location
 from distdual.data.memory import MemoryDataset
@@ -21,6 +22,7 @@ from distdual.model import DataInfo, Model, begin_members, claim, load_model, re
 from distdual.prior import Prior
 from distdual.problems import make_problem
 from distdual.problems.base import Problem
+from distdual.problems.completed import LatentProblem
 from distdual.problems.load import is_own
 from distdual.report.runlog import RunLog
 from distdual.rows import Floats, product
@@ -62,10 +64,14 @@ def train(
     check_columns(dataset, problem)
     prior = prior_of(config, problem.n_weights)
     start = start_of(config)
+    solver = config.solver
+    if problem.latent:
+        check_solver(solver.slack, solver.cache_bytes)
+        solver = replace(solver, slack="example")
     with (
         RunLog(config.output.log) as runlog,
         open_executor(config.cluster, dataset, problem, client) as executor,
-        members_of(config, output, choice_of(config.solver, dataset, problem).grain) as members,
+        members_of(config, output, choice_of(solver, dataset, problem).grain) as members,
     ):
 
         def each_round(line: Round) -> None:
@@ -74,15 +80,24 @@ def train(
                 watch(line)
 
         notes = None if members is None else output.absolute() / members
-        trainer = Trainer(problem, dataset, executor, config.solver, each_round, prior, notes, interrupted)
-        if start:
-            check_same(start, dataset, problem)
-            place = Location(config.solver.start or "", config.data.storage_options).absolute()
-            hot_start(trainer.solver, trainer.grouping, start, place, dataset, executor)
-        outcome = trainer.run()
+
+        def new_trainer() -> Trainer:
+            return Trainer(problem, dataset, executor, solver, each_round, prior, notes, interrupted)
+
+        solved, more = problem, dict[str, Any]()
+        if isinstance(problem, LatentProblem):
+            found = train_latent(problem, new_trainer, weights_of(start, problem))
+            outcome, solved, more = found.outcome, found.completed, {"latent": found.summary()}
+        else:
+            trainer = new_trainer()
+            if start:
+                check_same(start, dataset, problem)
+                place = Location(config.solver.start or "", config.data.storage_options).absolute()
+                hot_start(trainer.solver, trainer.grouping, start, place, dataset, executor)
+            outcome = trainer.run()
         model = Model(
             outcome.w,
-            problem,
+            solved,
             config.solver.C,
             prior,
             dual_of(outcome, config.output.dual, members),
@@ -93,7 +108,7 @@ def train(
                 dataset.checksum,
                 dataset.layout.numbering,
             ),
-            {**summarise(outcome, config.solver.gap, dataset), "model": config.output.url},
+            {**summarise(outcome, config.solver.gap, dataset), **more, "model": config.output.url},
             config.public(),
         )
         model.save(output, overwrite=config.output.overwrite)
@@ -121,6 +136,18 @@ def start_of(config: Config) -> Model | None:
     if config.solver.start is None:
         return None
     return load_model(Location(config.solver.start, config.data.storage_options), own_kind(config))
+
+
+def weights_of(start: Model | None, problem: LatentProblem) -> Floats | None:
+    """The weights that the first latent values are imputed with: of the same problem, or of a convex one like it."""
+    if start is None:
+        return None
+    if start.problem.kind not in problem.starts or start.problem.n_weights != problem.n_weights:
+        raise InputError(
+            f"solver.start: a {problem.kind} problem of {problem.n_weights} weights begins with a model of "
+            f"{' or '.join(problem.starts)} with as many, not with {start.problem.kind} of {start.problem.n_weights}"
+        )
+    return start.w
 
 
 def own_kind(config: Config) -> str | None:

@@ -89,6 +89,9 @@ class Problem(ABC):
     uses_margin: ClassVar[bool] = False
     """True if a data set's margin column means something here; elsewhere such a data set is refused."""
 
+    latent: ClassVar[bool] = False
+    """True if rows depend on a latent value an example, which the run imputes; see problems/completed.py."""
+
     oracle_work: ClassVar[float] = 0.5
     """What an oracle call costs, in ascent updates of one row; the slope schedule weighs one against the other."""
 
@@ -113,8 +116,12 @@ class Problem(ABC):
     def predict(self, w: Floats, shard: Shard) -> NDArray[Any]:
         """The prediction for each entry of `shard.y`, in the same coding."""
 
+    def part(self, first: int, end: int) -> "Problem":  # noqa: ARG002
+        """The problem as examples first … end − 1 need it: what is sent to who looks at these."""
+        return self
+
     def spell(self, shard: Shard, predicted: NDArray[Any]) -> NDArray[Any] | None:  # noqa: ARG002
-        """Predictions as text, one an example, for problems whose predictions are no labels of entries of y."""
+        """Predictions one an example, as text or labels, for problems whose predictions are not one an entry of y."""
         return None
 
     @abstractmethod

@@ -32,6 +32,8 @@ LOST_PAUSE = 0.5  # seconds between two of them
 class Executor(Protocol):
     """Runs scans of one problem on one data set. `reports` yields as scans end, in any order."""
 
+    problem: Problem  # another one on the same examples may take its place between two calls
+
     def publish(self, version: int, w: Floats) -> None:
         """Make weights known. They travel once a version and worker; older versions are forgotten."""
         ...
@@ -106,6 +108,7 @@ class DaskExecutor:
             dataset if isinstance(dataset, MemoryDataset) else Source(dataset.location, dataset.fingerprint)
         )
         self.problem = problem
+        self.first = dataset.first
         self.version = -1
         self.w: Floats | None = None
         self.published: Any = None
@@ -141,7 +144,8 @@ class DaskExecutor:
     def map_shards(self, function: Any, shards: Sequence[int], *parts: Sequence[Any]) -> Iterator[Any]:
         def submit(arguments: tuple[Any, ...]) -> Any:
             source = self._source(arguments[0])
-            return self.client.submit(function, source, self.problem, self.published, *arguments, pure=False)
+            problem = self._problem(arguments[0])
+            return self.client.submit(function, source, problem, self.published, *arguments, pure=False)
 
         found = {asked[0]: result for asked, result in self._results(list(zip(shards, *parts, strict=True)), submit)}
         return (found[shard] for shard in shards)
@@ -154,15 +158,19 @@ class DaskExecutor:
         """What a task reads a shard from: where it is stored or, of a data set in our memory, the shard itself."""
         return self.source.only(shard) if isinstance(self.source, MemoryDataset) else self.source
 
+    def _problem(self, shard: int) -> Problem:
+        return self.problem.part(int(self.first[shard]), int(self.first[shard + 1]))
+
     def _submit(self, scan: Scan) -> Any:
         assert scan.version == self.version
         if self.loaded is None:
             source = self._source(scan.shard)
-            return self.client.submit(load_and_scan, source, self.problem, self.published, scan, pure=False)
+            problem = self._problem(scan.shard)
+            return self.client.submit(load_and_scan, source, problem, self.published, scan, pure=False)
         if scan.shard not in self.loaded:
             self.loaded[scan.shard] = self.client.submit(load_shard, self._source(scan.shard), scan.shard, pure=False)
         loaded = self.loaded[scan.shard]
-        return self.client.submit(scan_shard, self.problem, loaded, self.published, scan, pure=False)
+        return self.client.submit(scan_shard, self._problem(scan.shard), loaded, self.published, scan, pure=False)
 
     def _results(self, asked: Sequence[Any], submit: Any) -> Iterator[tuple[Any, Any]]:
         """What was asked and what came back, as tasks end.
