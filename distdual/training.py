@@ -65,7 +65,7 @@ def train(
     prior = prior_of(config, problem.n_weights)
     start = start_of(config)
     solver = config.solver
-    if problem.latent:
+    if isinstance(problem, LatentProblem):
         check_solver(solver.slack, solver.cache_bytes)
         solver = replace(solver, slack="example")
     with (

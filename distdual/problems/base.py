@@ -67,7 +67,7 @@ class Offenders(NamedTuple):
 
 
 class Problem(ABC):
-    """See problems/binary.py for the shortest complete example.
+    """See problems/binary.py for the shortest complete example, problems/completed.py for what latent values add.
 
     A problem is made of plain values, so that it can be written to model.json and sent to workers.
     """
@@ -88,9 +88,6 @@ class Problem(ABC):
 
     uses_margin: ClassVar[bool] = False
     """True if a data set's margin column means something here; elsewhere such a data set is refused."""
-
-    latent: ClassVar[bool] = False
-    """True if rows depend on a latent value an example, which the run imputes; see problems/completed.py."""
 
     oracle_work: ClassVar[float] = 0.5
     """What an oracle call costs, in ascent updates of one row; the slope schedule weighs one against the other."""

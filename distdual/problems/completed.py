@@ -29,8 +29,6 @@ class LatentProblem(Problem):
     The key of a constraint holds the latent value that its row is made with: example and key name the row.
     """
 
-    latent: ClassVar[bool] = True
-
     starts: ClassVar[tuple[str, ...]]
     """Kinds of models whose weights mean the same, so that latent values can be imputed with them."""
 
