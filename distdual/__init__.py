@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from distdual.model import load_model
     from distdual.prediction import Predictions, predict
     from distdual.problems.own import UserProblem
+    from distdual.problems.own_latent import LatentUserProblem
     from distdual.selftest import check_problem
     from distdual.training import Result, train
     from distdual.verification import Verification, verify
@@ -24,6 +25,7 @@ __all__ = [
     "SVC",
     "SVR",
     "ChainSVM",
+    "LatentUserProblem",
     "Predictions",
     "Result",
     "StructuralSVM",
@@ -46,6 +48,7 @@ _HOME = {
     "Predictions": "prediction",
     "predict": "prediction",
     "UserProblem": "problems.own",
+    "LatentUserProblem": "problems.own_latent",
     "check_problem": "selftest",
     "SVC": "estimators",
     "SVR": "estimators",

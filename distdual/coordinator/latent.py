@@ -27,7 +27,7 @@ from distdual.workers.scan import Openable
 log = logging.getLogger(__name__)
 
 LOOSE = 0.01  # gap of convex problems until the objective falls by less than this
-ROUNDING = 1e-9  # relative rise of the objective that is none
+ROUNDING = 1e-6  # relative rise of the objective that is none: rows of user's own problems are rounded to float32
 
 
 class Moving(NamedTuple):

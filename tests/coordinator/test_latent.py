@@ -162,6 +162,17 @@ def test_no_more_rounds_than_asked_for_and_the_last_is_tight(tmp_path):
     assert distdual.verify(str(tmp_path / "model")).certified
 
 
+@pytest.mark.parametrize("solver", [{"max_passes": 1}, {"max_seconds": 1e-9}, {"schedule": "one-pass"}])
+def test_a_run_out_of_budget_ends_with_bounds_that_verify(tmp_path, solver):
+    made = planted(2)
+    prepare_arrays(made.x, made.y, tmp_path / "data", "latent", shard_bytes=1500)
+    result = train(tmp_path, {"kind": "latent", "init": "random"}, solver={"gap": 1e-6, **solver})
+    assert len(result.certificate["latent"]["trace"]) == 1
+    checked = distdual.verify(str(tmp_path / "model"))
+    assert checked.findings == ()
+    assert not checked.certified
+
+
 def test_a_convex_model_can_be_the_start(tmp_path):
     made = planted(4)
     prepare_arrays(made.x, made.y, tmp_path / "data", "latent", shard_bytes=1500)
