@@ -10,7 +10,7 @@ import numpy as np
 
 from distdual.config import Config, from_table, index_range
 from distdual.coordinator.ascent import add_rows
-from distdual.coordinator.latent import check_solver, train_latent
+from distdual.coordinator.latent import check_possible, train_latent
 from distdual.coordinator.train import Outcome, Round, Trainer, choice_of
 from distdual.data.location import Location
 from distdual.data.memory import MemoryDataset
@@ -66,7 +66,7 @@ def train(
     start = start_of(config)
     solver = config.solver
     if isinstance(problem, LatentProblem):
-        check_solver(solver.slack, solver.cache_bytes)
+        check_possible(problem, solver.slack, solver.cache_bytes)
         solver = replace(solver, slack="example")
     with (
         RunLog(config.output.log) as runlog,

@@ -183,7 +183,7 @@ def move_shard(source: Openable, problem: Completed, w: Floats, shard: int, movi
     local = moving.example - found.first
     keys = problem.rebase(found, local, moving.keys)
     loss = product(problem.costs(found), problem.offenders(w, found).slack)
-    return Moved(loss, problem.problem.exact, problem.constraints(found, local, keys))
+    return Moved(loss, problem.exact, problem.constraints(found, local, keys))
 
 
 def first_values(problem: LatentProblem, trainer: Trainer, start: Floats | None, restart: int) -> Int32s:
@@ -241,7 +241,9 @@ def added(parts: list[Totals]) -> Totals:
     return Totals(**{f.name: sum(getattr(part, f.name) for part in parts) for f in fields(Totals)})
 
 
-def check_solver(slack: str, cache_bytes: float) -> None:
+def check_possible(problem: LatentProblem, slack: str, cache_bytes: float) -> None:
     """Rows that are sums over examples would have to be undone where one of them changes its latent value."""
+    if not problem.exact:
+        raise InputError(f"{problem.kind}: a latent problem needs exact inference, else nothing tells if P(w) falls")
     if slack not in ("auto", "example") or np.isfinite(cache_bytes):
         raise InputError('a latent problem needs solver.slack = "example" and no solver.cache_bytes')

@@ -97,6 +97,10 @@ class Completed(Problem):
         return self.problem.sequences
 
     @property
+    def exact(self) -> bool:  # type: ignore[override]
+        return self.problem.exact
+
+    @property
     def oracle_work(self) -> float:  # type: ignore[override]
         return self.problem.oracle_work
 

@@ -135,6 +135,16 @@ def test_a_latent_value_that_does_not_exist_is_refused(data, tmp_path):
         distdual.verify(str(tmp_path / "model"), problem=Mixtures)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Careless(Mixtures):
+    exact = False
+
+
+def test_inexact_inference_is_refused(data, tmp_path):
+    with pytest.raises(InputError, match="a latent problem needs exact inference"):
+        distdual.train({**told(data, tmp_path / "model"), "problem": {"kind": Careless.kind}})
+
+
 def test_what_cannot_take_latent_problems_says_so(capsys):
     assert_refused(call(capsys, "check-problem", Mixtures.kind), "latent")
     with pytest.raises(InputError, match=r"latent problems are trained by distdual\.train"):
