@@ -365,6 +365,11 @@ def show_certificate(certificate: dict[str, Any]) -> None:
     why = "" if certificate["certified"] else f"; stopped: {certificate['reason']}"
     gap = "none proven" if certificate["gap"] is None else f"{certificate['gap']:.2e}"
     paper.print(f"gap        {gap}, target {certificate['target']:.2e}{why}")
+    if latent := certificate.get("latent"):
+        paper.print(
+            f"latent     objective {latent['objective']:.8g} after {len(latent['trace'])} turns; "
+            "the bounds are those of the last convex problem"
+        )
     paper.print(
         f"cost       {certificate['passes']} passes, {certificate['oracle_calls']:,} oracle calls, "
         f"{certificate['support']:,} support constraints, {certificate['seconds']:.1f} s"
