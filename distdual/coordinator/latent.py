@@ -10,13 +10,14 @@ those examples whose latent values have changed. Constraints of all others stay 
 
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from distdual.certificate import ShardLoss, upper_bound
+from distdual.coordinator.schedule import MANY, SLACK, Ascent
 from distdual.coordinator.train import Outcome, Totals, Trainer
 from distdual.errors import InputError
 from distdual.problems.base import Constraints, Keys
@@ -26,22 +27,27 @@ from distdual.workers.scan import Openable
 
 log = logging.getLogger(__name__)
 
-LOOSE = 0.01  # gap of convex problems until the objective falls by less than this
+FIRST = 0.01  # gap of the first convex problem, and fall of the objective, relatively, from which on all are tight
+LOOSE = 0.1  # gap of those between, for which one scan is often enough
 ROUNDING = 1e-6  # relative rise of the objective that is none: rows of user's own problems are rounded to float32
 
 
-class Moving(NamedTuple):
-    """Support constraints of one shard whose examples have other latent values now."""
+class Support(NamedTuple):
+    """The support constraints of one shard."""
 
     example: Ints
     keys: Keys
     alpha: Floats
 
 
-class Moved(NamedTuple):
-    loss: float  # Σ cost_i ξ_i(w) of the shard with the new latent values
+class Look(NamedTuple):
+    """What a worker finds in one shard at one w."""
+
+    values: Int32s
+    loss: float  # Σ cost_i ξ_i(w) of the shard with these latent values
     exact: bool
-    constraints: Constraints  # what became of those that move
+    constraints: Constraints  # what became of the support constraints whose latent values are others now
+    alpha: Floats
 
 
 class Imputed(NamedTuple):
@@ -49,9 +55,7 @@ class Imputed(NamedTuple):
 
     values: Int32s
     objective: float  # P_H(w) with these
-    stay: Ints  # slots of the cache
-    parts: list[Constraints]
-    alpha: Floats
+    looks: list[Look]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +106,11 @@ def run_once(problem: LatentProblem, trainer: Trainer, start: Floats | None, res
     """Turns of imputing and solving until the objective stops falling or the budget is spent."""
     target, trace = trainer.config.gap, list[Turn]()
     values = first_values(problem, trainer, start, restart)
-    previous, tight = np.inf, target >= LOOSE
+    previous, gap, calls, updates = np.inf, max(FIRST, target), 0, 0
+    tight = False  # from when on the target is the gap
     while True:
         tight = tight or len(trace) + 1 == problem.rounds
-        calls, updates = trainer.totals.oracle_calls, trainer.solver.updates
-        outcome = solve(trainer, Completed(problem, values), target if tight else LOOSE)
+        outcome = solve(trainer, Completed(problem, values), target if tight else gap)
         new = impute(problem, trainer, values, outcome.w)
         turn = Turn(
             restart,
@@ -121,13 +125,15 @@ def run_once(problem: LatentProblem, trainer: Trainer, start: Floats | None, res
         check_fall(previous, turn)
         trace.append(turn)
         tell(trainer, turn, len(trace))
-        settled = not turn.changed or previous - turn.objective <= trainer.config.gap * turn.objective
+        enough = target if tight else max(FIRST, target)
+        settled = not turn.changed or previous - turn.objective <= enough * turn.objective
         spent = outcome.certificate.gap > trainer.config.gap or trainer.solver.should_stop()
         if spent or (tight and settled) or len(trace) == problem.rounds:
             trainer.executor.problem = Completed(problem, values)
             return LatentOutcome(outcome, Completed(problem, values), trace)
-        tight = tight or settled
-        go_on(trainer, new, outcome.w)
+        tight, gap = tight or settled, max(LOOSE, target)
+        calls, updates = trainer.totals.oracle_calls, trainer.solver.updates
+        go_on(trainer, values, new, outcome.w, SLACK * (target if tight else gap))
         previous, values = turn.objective, new.values
 
 
@@ -138,52 +144,68 @@ def solve(trainer: Trainer, completed: Completed, gap: float) -> Outcome:
 
 
 def impute(problem: LatentProblem, trainer: Trainer, values: Int32s, w: Floats) -> Imputed:
-    """Two passes over the data: the best latent values at w, then P_H(w) and the rows that α moves to."""
-    executor, cache, first = trainer.executor, trainer.solver.cache, trainer.dataset.first
-    shards = range(trainer.dataset.n_shards)
-    executor.problem = problem
-    executor.publish(trainer.version, w)
-    found = np.concatenate(list(executor.map_shards(impute_shard, shards)))
-    new = problem.settle(values, found)
-    changed = np.flatnonzero(new != values)
-    stale = np.isin(cache.example.view, changed)
-    moving = np.flatnonzero(stale & (cache.alpha.view > 0))
-    moving = moving[np.argsort(cache.example.view[moving], kind="stable")]
-    bounds = np.searchsorted(cache.example.view[moving], first)
-    asked = [moving[begin:end] for begin, end in itertools.pairwise(bounds)]
-    executor.problem = Completed(problem, new)
-    parts = [Moving(cache.example.view[s], cache.keys().take(s), cache.alpha.view[s]) for s in asked]
-    moved = list(executor.map_shards(move_shard, shards, parts))
-    trainer.totals.oracle_calls += 2 * trainer.dataset.n_examples
-    losses = [ShardLoss(s, 0, part.loss, part.exact) for s, part in enumerate(moved)]
+    """The best latent values at w, in one pass; in a second one where the problem does not settle for all of them."""
+    trainer.executor.publish(trainer.version, w)
+    support = support_of(trainer)
+    looks = look(trainer, support, [None] * len(support))
+    found = np.concatenate([each.values for each in looks])
+    settled = problem.settle(values, found)
+    if (settled != found).any():
+        looks = look(trainer, support, np.split(settled, trainer.dataset.first[1:-1]))
+    losses = [ShardLoss(s, 0, each.loss, each.exact) for s, each in enumerate(looks)]
     objective = upper_bound(
         w, 0, losses, C=trainer.config.C, n_shards=trainer.dataset.n_shards, prior=trainer.solver.prior
     )
-    there = [part.constraints for part in moved if len(part.constraints.margin)]
-    return Imputed(new, objective, np.flatnonzero(~stale), there, cache.alpha.view[moving].copy())
+    return Imputed(settled, objective, looks)
 
 
-def go_on(trainer: Trainer, new: Imputed, w: Floats) -> None:
+def support_of(trainer: Trainer) -> list[Support]:
+    """The support constraints, shard by shard."""
+    cache = trainer.solver.cache
+    slots = cache.members[(cache.alpha.view[cache.members] > 0) & (cache.example.view[cache.members] >= 0)]
+    bounds = np.searchsorted(cache.example.view[slots], trainer.dataset.first)
+    parts = [slots[begin:end] for begin, end in itertools.pairwise(bounds)]
+    return [Support(cache.example.view[s], cache.keys().take(s), cache.alpha.view[s]) for s in parts]
+
+
+def look(trainer: Trainer, support: list[Support], values: Sequence[Int32s | None]) -> list[Look]:
+    trainer.totals.oracle_calls += trainer.dataset.n_examples
+    return list(trainer.executor.map_shards(look_at_shard, range(trainer.dataset.n_shards), support, values))
+
+
+def look_at_shard(
+    source: Openable, problem: Completed, w: Floats, shard: int, support: Support, values: Int32s | None
+) -> Look:
+    """Runs on a worker: new latent values unless they are given, P_H(w) with them, and the rows that α moves to."""
+    found, _ = source.open().read(shard)
+    new = problem.problem.impute(w, found) if values is None else values
+    then = Completed(problem.problem, new, found.first)
+    loss = product(then.costs(found), then.offenders(w, found).slack)
+    local = support.example - found.first
+    moves = np.flatnonzero(new[local] != problem.values_of(found)[local])
+    keys = then.rebase(found, local[moves], support.keys.take(moves))
+    return Look(new, loss, then.exact, then.constraints(found, local[moves], keys), support.alpha[moves])
+
+
+def go_on(trainer: Trainer, values: Int32s, new: Imputed, w: Floats, tolerance: float) -> None:
     """Hand the next convex problem what is known of it: a feasible α, and P_H(w) as an upper bound."""
-    trainer.solver.move(new.stay, new.parts, new.alpha)
+    changed = np.flatnonzero(new.values != values)
+    moved = [each for each in new.looks if len(each.alpha)]
+    stay = np.flatnonzero(~np.isin(trainer.solver.cache.example.view, changed))
+    alpha = np.concatenate([np.empty(0), *(each.alpha for each in moved)])
+    trainer.solver.move(stay, [each.constraints for each in moved], alpha)
     trainer.version += 1
     trainer.best_w, trainer.best_upper, trainer.best_version = w, new.objective, trainer.version
     trainer.estimate = trainer.shown = np.inf
+    if len(changed):  # what is cached can be solved before anything is scanned
+        trainer.solver.ascend(Ascent(tolerance, MANY, confirm=False))
+        trainer.solver.bound()
 
 
 def impute_shard(source: Openable, problem: LatentProblem, w: Floats, shard: int) -> Int32s:
     """Runs on a worker."""
     found, _ = source.open().read(shard)
     return problem.impute(w, found)
-
-
-def move_shard(source: Openable, problem: Completed, w: Floats, shard: int, moving: Moving) -> Moved:
-    """Runs on a worker: this shard's share of P_H(w), and the constraints that others have become."""
-    found, _ = source.open().read(shard)
-    local = moving.example - found.first
-    keys = problem.rebase(found, local, moving.keys)
-    loss = product(problem.costs(found), problem.offenders(w, found).slack)
-    return Moved(loss, problem.exact, problem.constraints(found, local, keys))
 
 
 def first_values(problem: LatentProblem, trainer: Trainer, start: Floats | None, restart: int) -> Int32s:

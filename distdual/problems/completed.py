@@ -148,9 +148,12 @@ class Completed(Problem):
     def describe(self) -> dict[str, Any]:
         return self.problem.describe()
 
-    def _with_values(self, shard: Shard) -> Shard:
+    def values_of(self, shard: Shard) -> Int32s:
         begin = shard.first - self.first
-        return replace(shard, latent=self.values[begin : begin + shard.n_examples])
+        return self.values[begin : begin + shard.n_examples]
+
+    def _with_values(self, shard: Shard) -> Shard:
+        return replace(shard, latent=self.values_of(shard))
 
 
 def latent_of(shard: Shard) -> Int32s:

@@ -20,7 +20,7 @@ from distdual.kernel import bare_kernel
 from distdual.problems.base import Constraints, Keys, Offenders
 from distdual.problems.completed import LatentProblem, check_range, latent_of
 from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, signed_rows
-from distdual.rows import Features, Floats, Int32s, Ints, add, dot
+from distdual.rows import Bools, Features, Floats, Int32s, Ints, add, dot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +77,7 @@ class Latent(LatentProblem):
             raise InputError(f"bag {shard.first + chosen[at]} has no constraint of candidate {given[at]}")
 
     def impute(self, w: Floats, shard: Shard) -> Int32s:
-        best = self._best(w, shard)
-        return np.where(labels_of(shard) == 1, best, 0).astype(np.int32)
+        return self._best(w, shard, labels_of(shard) == 1)
 
     def rebase(self, shard: Shard, chosen: Ints, keys: Keys) -> Keys:
         positive = labels_of(shard)[chosen] == 1
@@ -110,7 +109,7 @@ class Latent(LatentProblem):
     def predict(self, w: Floats, shard: Shard) -> NDArray[np.int32]:
         """The bag's label, on each of its candidates."""
         bags = bags_of(shard)
-        best = self._best(w, shard)
+        best = self._best(w, shard, np.ones(shard.n_examples, dtype=np.bool_))
         scores = np.empty(shard.n_examples)
         find_scores(shard.x, bags[:-1] + best, w, self._bias_score(w), scores)
         return np.repeat(scores > 0, np.diff(bags)).astype(np.int32)
@@ -138,9 +137,10 @@ class Latent(LatentProblem):
             "restarts": self.restarts,
         }
 
-    def _best(self, w: Floats, shard: Shard) -> Int32s:
-        best = np.empty(shard.n_examples, dtype=np.int32)
-        find_best(shard.x, bags_of(shard), w, best)
+    def _best(self, w: Floats, shard: Shard, asked: Bools) -> Int32s:
+        """The candidate with the highest score of each bag that is asked for, 0 of others."""
+        best = np.zeros(shard.n_examples, dtype=np.int32)
+        find_best(shard.x, bags_of(shard), asked, w, best)
         if (best < 0).any():
             raise InputError(
                 f"shard {shard.number}, bag {np.argmax(best < 0)}: a score is not a number; "
@@ -198,9 +198,11 @@ def find_worst(
 
 
 @bare_kernel
-def find_best(x: Features, bags: Ints, w: Floats, best: Int32s) -> None:
-    """The first candidate with the highest score of each bag; −1 where a score is NaN."""
+def find_best(x: Features, bags: Ints, asked: Bools, w: Floats, best: Int32s) -> None:
+    """The first candidate with the highest score of each bag that is asked for; −1 where a score is NaN."""
     for i in range(len(best)):
+        if not asked[i]:
+            continue
         best[i], found = 0, -np.inf
         for c in range(bags[i + 1] - bags[i]):
             score = dot(x, bags[i] + c, w)

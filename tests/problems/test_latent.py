@@ -89,11 +89,13 @@ def test_what_is_imputed_has_the_smallest_slack_of_all(sparse, seed, sizes):
 @pytest.mark.parametrize("run", [find_best, find_best.py_func], ids=["compiled", "python"])
 def test_the_first_of_the_best_candidates_is_taken_and_a_nan_is_told(run):
     x = rows_of([[1.0], [3.0], [3.0], [2.0], [1.0]], sparse=False)
-    best = np.empty(2, dtype=np.int32)
-    run(x, np.array([0, 3, 5]), np.ones(1), best)
+    best, bounds, asked = np.full(2, 7, dtype=np.int32), np.array([0, 3, 5]), np.array([True, False])
+    run(x, bounds, asked, np.ones(1), best)
+    assert best.tolist() == [1, 7]
+    run(x, bounds, ~asked, np.ones(1), best)
     assert best.tolist() == [1, 0]
     x.values[3] = np.nan
-    run(x, np.array([0, 3, 5]), np.ones(1), best)
+    run(x, bounds, ~asked, np.ones(1), best)
     assert best.tolist() == [1, -1]
 
 
