@@ -18,6 +18,7 @@ import numpy as np
 
 from distdual.certificate import ShardLoss, upper_bound
 from distdual.coordinator.schedule import MANY, SLACK, Ascent
+from distdual.coordinator.solver import relative_gap
 from distdual.coordinator.train import Outcome, Totals, Trainer
 from distdual.errors import InputError
 from distdual.problems.base import Constraints, Keys
@@ -28,7 +29,7 @@ from distdual.workers.scan import Openable
 log = logging.getLogger(__name__)
 
 FIRST = 0.01  # gap of the first convex problem, and fall of the objective, relatively, from which on all are tight
-LOOSE = 0.1  # gap of those between, for which one scan is often enough
+LOOSE = 0.1  # largest gap of those between; each at least halves the gap that it begins with
 ROUNDING = 1e-6  # relative rise of the objective that is none: rows of user's own problems are rounded to float32
 
 
@@ -133,7 +134,8 @@ def run_once(problem: LatentProblem, trainer: Trainer, start: Floats | None, res
             return LatentOutcome(outcome, Completed(problem, values), trace)
         tight, gap = tight or settled, max(LOOSE, target)
         calls, updates = trainer.totals.oracle_calls, trainer.solver.updates
-        go_on(trainer, values, new, outcome.w, SLACK * (target if tight else gap))
+        known = go_on(trainer, values, new, outcome.w, SLACK * (target if tight else gap))
+        gap = max(target, min(gap, 0.5 * known))  # else the turn could end before it has begun
         previous, values = turn.objective, new.values
 
 
@@ -187,8 +189,8 @@ def look_at_shard(
     return Look(new, loss, then.exact, then.constraints(found, local[moves], keys), support.alpha[moves])
 
 
-def go_on(trainer: Trainer, values: Int32s, new: Imputed, w: Floats, tolerance: float) -> None:
-    """Hand the next convex problem what is known of it: a feasible α, and P_H(w) as an upper bound."""
+def go_on(trainer: Trainer, values: Int32s, new: Imputed, w: Floats, tolerance: float) -> float:
+    """Hand the next convex problem what is known of it: a feasible α, and P_H(w) as an upper bound. Returns the gap."""
     changed = np.flatnonzero(new.values != values)
     moved = [each for each in new.looks if len(each.alpha)]
     stay = np.flatnonzero(~np.isin(trainer.solver.cache.example.view, changed))
@@ -200,6 +202,7 @@ def go_on(trainer: Trainer, values: Int32s, new: Imputed, w: Floats, tolerance: 
     if len(changed):  # what is cached can be solved before anything is scanned
         trainer.solver.ascend(Ascent(tolerance, MANY, confirm=False))
         trainer.solver.bound()
+    return relative_gap(new.objective, trainer.solver.lower)
 
 
 def impute_shard(source: Openable, problem: LatentProblem, w: Floats, shard: int) -> Int32s:
