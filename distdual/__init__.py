@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from distdual.model import load_model
     from distdual.prediction import Predictions, predict
     from distdual.problems.own import UserProblem
+    from distdual.problems.own_latent import LatentUserProblem
     from distdual.selftest import check_problem
     from distdual.sweeping import Sweep, sweep
     from distdual.training import Result, train
@@ -25,6 +26,7 @@ __all__ = [
     "SVC",
     "SVR",
     "ChainSVM",
+    "LatentUserProblem",
     "Predictions",
     "Result",
     "StructuralSVM",
@@ -51,6 +53,7 @@ _HOME = {
     "Sweep": "sweeping",
     "sweep": "sweeping",
     "UserProblem": "problems.own",
+    "LatentUserProblem": "problems.own_latent",
     "check_problem": "selftest",
     "SVC": "estimators",
     "SVR": "estimators",

@@ -94,7 +94,7 @@ def quickstart(folder: Path, as_json: bool) -> int:
 @cli.command(short_help="Turn files into a data set of shards.")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("dest")
-@click.option("--problem", "kind", required=True, help="binary, multiclass, regression, chain or cfg.")
+@click.option("--problem", "kind", required=True, help="What is to be learnt: a built-in problem.kind, such as binary.")
 @click.option("--format", "source_format", help="svmlight, svmhmm, conll, npz, npy or brackets; guessed if not given.")
 @click.option("--labels", multiple=True, metavar="FILE", help="The .npy file of labels of each .npy SOURCE, in order.")
 @click.option(
@@ -320,6 +320,11 @@ def show_certificate(certificate: dict[str, Any]) -> None:
     why = "" if certificate["certified"] else f"; stopped: {certificate['reason']}"
     gap = "none proven" if certificate["gap"] is None else f"{certificate['gap']:.2e}"
     paper.print(f"gap        {gap}, target {certificate['target']:.2e}{why}")
+    if latent := certificate.get("latent"):
+        paper.print(
+            f"latent     objective {latent['objective']:.8g} after {len(latent['trace'])} turns; "
+            "the bounds are those of the last convex problem"
+        )
     paper.print(
         f"cost       {certificate['passes']} passes, {certificate['oracle_calls']:,} oracle calls, "
         f"{certificate['support']:,} support constraints, {certificate['seconds']:.1f} s"

@@ -47,7 +47,7 @@ class DataConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemConfig:
     kind: str
-    """What is learnt: "binary", "multiclass", "regression", "chain", "cfg", or your own "package.module:Class"."""
+    """What is learnt: one of the built-in problems, such as "binary", or your own "package.module:Class"."""
 
     options: dict[str, Any] = field(default_factory=dict)
     """The problem's own keys, as they stand in [problem]; the problem checks them."""

@@ -5,6 +5,7 @@ model.json         the problem, C, the data set; written last: a folder without 
 certificate.json   lower, upper, gap, and the digests of all other files
 prior/             mean.npy, precision.npy, nonnegative.npy: those that were given
 problem/           texts that the problem is made with, such as grammar.txt of parsing
+latent.npy         of a latent problem: the latent value of each example in the convex problem that is certified
 dual/              the support constraints, see dual.py, and checksum.npy of the shards they were found in
 run.json           while a run writes members of groups or a checkpoint here: what to remove should it not go on
 checkpoint/        of a run that has not ended, see checkpoint.py
@@ -25,6 +26,7 @@ from distdual.errors import InputError
 from distdual.prior import Prior
 from distdual.problems import problem_from, texts_of
 from distdual.problems.base import Problem
+from distdual.problems.completed import Completed, LatentProblem
 from distdual.problems.load import Named
 from distdual.rows import Floats
 
@@ -71,6 +73,8 @@ class Model:
         given = {name: getattr(self.prior, name) for name in PRIOR if getattr(self.prior, name) is not None}
         files |= {f"prior/{name}.npy": npy(array) for name, array in given.items()}
         files |= {f"problem/{name}.txt": getattr(self.problem, name).encode() for name in self.problem.texts}
+        if isinstance(self.problem, Completed):
+            files["latent.npy"] = npy(self.problem.values)
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
         files["certificate.json"] = to_json({**self.certificate, "sha256": digests})
         about = to_json(
@@ -94,6 +98,8 @@ class Model:
         location.remove_file("model.json")
         for name, content in files.items():
             location.write(name, content)
+        if "latent.npy" not in files:
+            location.remove_file("latent.npy")
         for name in FILES:
             if f"dual/{name}.npy" not in files:
                 location.remove_file(f"dual/{name}.npy")
@@ -163,6 +169,8 @@ def load_model(location: Location, problem: Named | None = None) -> Model:
         prior = Prior(made.n_weights, **{name: read_prior(location, name) for name in about["prior"]})
         checksum = read_npy(location, "dual/checksum.npy", np.uint32)
         info = DataInfo(data["url"], data["fingerprint"], data["n_examples"], checksum, data.get("numbering"))
+        if isinstance(made, LatentProblem):
+            made = Completed(made, read_npy(location, "latent.npy", np.int32))
     except InputError as error:
         raise error if str(error).startswith(str(location)) else InputError(f"{location}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -15,6 +15,7 @@ from distdual.data.store import open_dataset
 from distdual.errors import InputError
 from distdual.problems import build
 from distdual.problems.base import Offenders
+from distdual.problems.completed import LatentProblem
 from distdual.problems.load import own_class
 from distdual.problems.own import UserProblem
 from distdual.rows import DenseRows, Floats, dot
@@ -52,6 +53,8 @@ def check_problem(
 ) -> list[Check]:
     """Try a problem on the first examples of a data set, or on random ones; `settings` are its keys, as "key=value"."""
     cls = own_class(name) if isinstance(name, str) else name
+    if issubclass(cls, LatentProblem):
+        raise InputError(f"{cls.kind}: there are no checks for latent problems yet")
     problem, shard = make_case(cls, Location(data) if isinstance(data, str) else data, settings)
     tests: dict[str, Callable[[UserProblem, Shard], str]] = {
         "outputs": check_outputs,

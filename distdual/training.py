@@ -4,7 +4,7 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,17 +12,19 @@ import numpy as np
 from distdual.checkpoint import Checkpoint, identity, open_checkpoint
 from distdual.config import Config, from_table, index_range
 from distdual.coordinator.ascent import add_rows
+from distdual.coordinator.latent import check_possible, train_latent
 from distdual.coordinator.train import Outcome, Round, Trainer, choice_of
 from distdual.data.location import Location
 from distdual.data.memory import MemoryDataset
 from distdual.data.store import Dataset, open_dataset
 from distdual.dual import AnyDual, Dual, GroupDual, Summary, read_npy
-from distdual.errors import InputError
+from distdual.errors import InputError, Suspended
 from distdual.hotstart import check_same, hot_start
 from distdual.model import DataInfo, Model, begin_run, claim, load_model, remove_unfinished
 from distdual.prior import Prior
 from distdual.problems import make_problem
 from distdual.problems.base import Problem
+from distdual.problems.completed import LatentProblem
 from distdual.problems.load import is_own
 from distdual.report.runlog import RunLog
 from distdual.rows import Floats, product
@@ -63,6 +65,11 @@ def train(
     dataset = open_dataset(Location(config.data.url, config.data.storage_options))
     problem = problem_of(config, dataset)
     prior = prior_of(config, problem.n_weights)
+    solver, latent = config.solver, isinstance(problem, LatentProblem)
+    if isinstance(problem, LatentProblem):
+        check_possible(problem, solver.slack, solver.cache_bytes)
+        check_no_checkpoint(config, resume=resume)
+        solver = replace(solver, slack="example")
     checkpoint, there = open_checkpoint(
         output,
         overwrite=config.output.overwrite,
@@ -76,7 +83,7 @@ def train(
     with (
         RunLog(config.output.log) as runlog,
         open_executor(config.cluster, dataset, problem, client) as executor,
-        members_of(config, output, choice_of(config.solver, dataset, problem).grain, checkpoint) as members,
+        members_of(config, output, choice_of(solver, dataset, problem).grain, checkpoint) as members,
     ):
 
         def each_round(line: Round) -> None:
@@ -85,20 +92,28 @@ def train(
                 watch(line)
 
         notes = None if members is None else output.absolute() / members
-        trainer = Trainer(
-            problem, dataset, executor, config.solver, each_round, prior, notes, interrupted, checkpoint.between
-        )
-        if saved:
-            checkpoint.restore(trainer, saved)
-            saved = None  # the cache has a copy
-            for line in trainer.history:
-                runlog.write(line)
-        if start:
-            check_same(start, dataset, problem)
-            place = Location(config.solver.start or "", config.data.storage_options).absolute()
-            hot_start(trainer.solver, trainer.grouping, start, place, dataset, executor)
-        outcome = trainer.run()
-        model = model_of(outcome, config, dataset, problem, prior, members)
+        between = end_without_checkpoint(terminated) if latent else checkpoint.between
+
+        def new_trainer() -> Trainer:
+            return Trainer(problem, dataset, executor, solver, each_round, prior, notes, interrupted, between)
+
+        solved, more = problem, dict[str, Any]()
+        if isinstance(problem, LatentProblem):
+            found = train_latent(problem, new_trainer, weights_of(start, problem))
+            outcome, solved, more = found.outcome, found.completed, {"latent": found.summary()}
+        else:
+            trainer = new_trainer()
+            if saved:
+                checkpoint.restore(trainer, saved)
+                saved = None  # the cache has a copy
+                for line in trainer.history:
+                    runlog.write(line)
+            if start:
+                check_same(start, dataset, problem)
+                place = Location(config.solver.start or "", config.data.storage_options).absolute()
+                hot_start(trainer.solver, trainer.grouping, start, place, dataset, executor)
+            outcome = trainer.run()
+        model = model_of(outcome, config, dataset, solved, prior, members, more)
         model.save(output, overwrite=config.output.overwrite)
         tidy(outcome, model.dual, checkpoint)
     return Result(model, model.certificate, outcome.history)
@@ -117,10 +132,31 @@ def problem_of(config: Config, dataset: Dataset) -> Problem:
     return problem
 
 
+def check_no_checkpoint(config: Config, *, resume: bool) -> None:
+    if resume or config.output.checkpoint_every:
+        raise InputError(
+            "--resume and output.checkpoint_every: there are no checkpoints of latent problems; leave them out"
+        )
+
+
+def end_without_checkpoint(terminated: Callable[[], bool]) -> Callable[[Trainer], None]:
+    def between(_: Trainer) -> None:
+        if terminated():
+            raise Suspended("ended by SIGTERM; of latent problems there are no checkpoints, so it must begin anew")
+
+    return between
+
+
 def model_of(
-    outcome: Outcome, config: Config, dataset: Dataset, problem: Problem, prior: Prior, members: str | None
+    outcome: Outcome,
+    config: Config,
+    dataset: Dataset,
+    problem: Problem,
+    prior: Prior,
+    members: str | None,
+    more: Mapping[str, Any] | None = None,
 ) -> Model:
-    """What is to be saved of a run."""
+    """What is to be saved of a run; `more` goes into the certificate."""
     return Model(
         outcome.w,
         problem,
@@ -134,7 +170,7 @@ def model_of(
             dataset.checksum,
             dataset.layout.numbering,
         ),
-        {**summarise(outcome, config.solver.gap, dataset), "model": config.output.url},
+        {**summarise(outcome, config.solver.gap, dataset), **(more or {}), "model": config.output.url},
         config.public(),
     )
 
@@ -174,6 +210,18 @@ def start_of(config: Config) -> Model | None:
     if config.solver.start is None:
         return None
     return load_model(Location(config.solver.start, config.data.storage_options), own_kind(config))
+
+
+def weights_of(start: Model | None, problem: LatentProblem) -> Floats | None:
+    """The weights that the first latent values are imputed with: of the same problem, or of a convex one like it."""
+    if start is None:
+        return None
+    if start.problem.kind not in problem.starts or start.problem.n_weights != problem.n_weights:
+        raise InputError(
+            f"solver.start: a {problem.kind} problem of {problem.n_weights} weights begins with a model of "
+            f"{' or '.join(problem.starts)} with as many, not with {start.problem.kind} of {start.problem.n_weights}"
+        )
+    return start.w
 
 
 def own_kind(config: Config) -> str | None:

@@ -18,6 +18,7 @@ from distdual.dual import AnyDual, Dual, GroupDual, Summary
 from distdual.errors import InputError
 from distdual.model import Model, changed_files, check_texts, load_model
 from distdual.problems.base import Problem
+from distdual.problems.completed import Completed
 from distdual.problems.load import Named
 from distdual.rows import Floats, Ints, product
 from distdual.support import Support, no_support
@@ -96,6 +97,9 @@ def check_shape(model: Model, dataset: Dataset) -> None:
         if described[name] != value:
             raise InputError(f"{dataset.location}: {name} is {value}, but the model was trained with {described[name]}")
     check_texts(model.problem, dataset)
+    if isinstance(model.problem, Completed) and len(model.problem.values) != dataset.n_examples:
+        found_values = f"{len(model.problem.values)} latent values"
+        raise InputError(f"{dataset.location}: {dataset.n_examples} examples, but the model has {found_values}")
 
 
 def existing(dual: AnyDual, dataset: Dataset) -> tuple[AnyDual, int]:
@@ -126,6 +130,8 @@ def check_shard(
     """Runs on a worker: this shard's share of P(w) and of D(α). A changed shard reports bytes_read = −1."""
     dataset = source.open()
     found, n_bytes = dataset.read(shard, check=False)
+    if isinstance(problem, Completed):
+        problem.check_latent(found)
     costs = problem.costs(found)
     slack = problem.offenders(w, found).slack
     v, margins = np.zeros(problem.n_weights), [0.0]

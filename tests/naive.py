@@ -13,6 +13,8 @@ from distdual.data.shard import Shard
 from distdual.prior import Prior
 from distdual.problems.base import Constraints
 from distdual.problems.binary import Binary
+from distdual.problems.latent import Latent
+from distdual.problems.latent_multiclass import LatentMulticlass
 from distdual.rows import DenseRows, OuterRows, Rows
 
 
@@ -173,6 +175,41 @@ def binary_constraint(problem: Binary, shard: Shard, i: int) -> tuple[Any, float
     cost = float(problem.class_cost.get(problem.classes[shard.y[i]], 1.0))
     cost *= 1.0 if shard.cost is None else float(shard.cost[i])
     return sign * features, 1.0 if shard.margin is None else float(shard.margin[i]), cost
+
+
+def bag_constraints(problem: Latent, shard: Shard, i: int, h: int) -> dict[tuple[int, ...], tuple[Any, float, float]]:
+    """Row, margin and cost of each constraint of bag i, by key, where h is its latent value."""
+    assert shard.tokens is not None
+    features = dense(shard.x, problem.n_features)[shard.tokens[i] : shard.tokens[i + 1]]
+    if problem.bias:
+        features = np.hstack([features, np.full((len(features), 1), float(np.float32(problem.bias)))])
+    label = shard.y[shard.tokens[i]]
+    cost = float(problem.class_cost.get(problem.classes[label], 1.0))
+    cost *= 1.0 if shard.cost is None else float(shard.cost[i])
+    if label == 1:
+        return {(h,): (features[h], 1.0, cost)}
+    return {(c,): (-row, 1.0, cost) for c, row in enumerate(features)}
+
+
+def mixture_constraints(
+    problem: LatentMulticlass, shard: Shard, i: int, h: int
+) -> dict[tuple[int, ...], tuple[Any, float, float]]:
+    """The same for example i of a mixture of components."""
+    features = dense(shard.x, problem.n_features)[i]
+    if problem.bias:
+        features = np.append(features, float(np.float32(problem.bias)))
+    y, m = int(shard.y[i]), problem.components
+    cost = float(problem.class_cost.get(problem.classes[y], 1.0))
+    cost *= 1.0 if shard.cost is None else float(shard.cost[i])
+    found = {}
+    for k in range(len(problem.classes)):
+        for j in range(k * m, k * m + m):
+            if k != y:
+                row = np.zeros((len(problem.classes) * m, len(features)))
+                row[h] += features
+                row[j] -= features
+                found[(h, j)] = (row.ravel(), float(problem.loss[y][k]) if problem.loss else 1.0, cost)
+    return found
 
 
 def binary_program(problem: Binary, shard: Shard, C: float) -> Program:

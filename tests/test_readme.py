@@ -17,6 +17,8 @@ from distdual.config import ClusterConfig, Config, DataConfig, LocalCluster, Out
 from distdual.problems.binary import Binary
 from distdual.problems.cfg import Cfg
 from distdual.problems.chain import Chain
+from distdual.problems.latent import Latent
+from distdual.problems.latent_multiclass import LatentMulticlass
 from tests.s3_server import S3Server, free_ports
 from tests.shell import environment
 
@@ -105,6 +107,7 @@ def test_every_block_runs(tmp_path: Path, s3: S3Server) -> None:
     assert len((tmp_path / "labels.txt").read_text().splitlines()) == 1797
     assert (tmp_path / "clouds" / "train" / "zarr.json").exists()
     assert (tmp_path / "runs" / "binary" / "run.jsonl").exists()
+    assert (tmp_path / "bag_labels.txt").read_text().split() == ["1", "-1", "1", "-1"]
     assert len((tmp_path / "parsed.txt").read_text().splitlines()) == 3
     assert s3.files().exists("data/digits-model/model.json")
     assert json.loads((tmp_path / "stars-model" / "certificate.json").read_text())["certified"]
@@ -135,6 +138,8 @@ def test_the_table_of_keys_is_complete_and_its_defaults_are_right() -> None:
         "problem.kind": "required",
         **defaults("problem", Binary, skip=("n_features", "classes")),
         **defaults("problem", Chain, skip=("n_features", "classes")),
+        **defaults("problem", Latent, skip=("n_features", "classes")),
+        **defaults("problem", LatentMulticlass, skip=("n_features", "classes", "loss")),
         **defaults("problem", Cfg, skip=("n_features", "classes", "grammar")),
         **defaults("solver", SolverConfig),
         **defaults("prior", PriorConfig),

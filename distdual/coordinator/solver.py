@@ -157,6 +157,20 @@ class Solver:
         own = np.flatnonzero(self.cache.example.view < 0)
         self.cache.alpha.view[own] = beta[-1 - self.cache.example.view[own]]
 
+    def move(self, stay: Ints, parts: Sequence[Constraints], alpha: Floats) -> None:
+        """Go over to another problem: of the cache keep these slots, and take `parts` with their α, feasible together.
+
+        None of `parts` is among what stays. `lower` begins anew.
+        """
+        if len(stay) < len(self.cache):
+            self.cache.keep(stay)
+        if len(alpha):
+            slots = self.insert(*parts)
+            self.cache.alpha.view[slots] = alpha
+        self._view, self.mean, self.lower = None, NO_MEAN, -np.inf
+        self.average[:], self.n_averaged = 0.0, 0
+        self.bound()
+
     def multipliers(self) -> Floats:
         """β of w_k ≥ 0, one a weight, where the prior's precision is a full matrix."""
         beta = np.zeros(self.prior.n_weights if self.prior.full else 0)

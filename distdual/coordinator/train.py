@@ -341,6 +341,11 @@ class Trainer:
         """The estimate that stands in for a proven gap; it may be negative."""
         return relative_gap(self.best_estimate, self.solver.lower) if np.isfinite(self.best_estimate) else np.inf
 
+    def note(self, event: str) -> None:
+        """A line of the run log for what happened between two passes."""
+        self.grouping.events.append(event)
+        self._record(0, certify=False)
+
     def _seconds(self) -> float:
         return time.perf_counter() - self.begin
 

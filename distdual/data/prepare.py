@@ -91,12 +91,13 @@ def prepare_arrays(
     """The same from NumPy, scipy.sparse or Dask arrays: one row of `x` and one entry of `y` for each example.
 
     For a chain, `x` and `y` are lists with an array a sequence, or have a row a token and `lengths` says how many
-    tokens each sequence has; `cost` has an entry for each sequence.
+    tokens each sequence has; `cost` has an entry for each sequence. A latent problem has bags for sequences and
+    candidates for tokens, each with the label of its bag.
     """
     chosen = Options(kind=kind, **options)
-    if kind == "chain" or lengths is not None:
+    if kind in ("chain", "latent") or lengths is not None:
         if margin is not None:
-            raise InputError("the arrays: a margin for each sequence has no meaning in a chain problem; leave it out")
+            raise InputError(f"the arrays: a margin for each sequence has no meaning in a {kind} problem; leave it out")
         made = ragged(x, y, lengths)
         source = Source("the arrays", lambda: blocks_from_ragged(made, cost), width_of(made.x))
     else:
@@ -127,6 +128,8 @@ def file_sources(files: list[Location], labels: list[Location], format: str | No
         check_choice("format", format, FORMATS)
         if format == "brackets":
             raise InputError(f"format brackets holds trees, for a cfg problem; a {kind} problem has no use for them")
+    if kind == "latent" and format == "svmlight":
+        format = "svmhmm"  # the same text, in which qid names the bag
     formats = [format or guess_format(file, kind) for file in files]
     n_npy = formats.count("npy")
     if n_npy != len(labels):
@@ -169,5 +172,5 @@ def guess_format(file: Location, kind: str) -> str:
     lines = [line.partition(b"#")[0].strip() for line in start.splitlines()]
     first = [SVMLIGHT_LINE.fullmatch(line) for line in lines if line][:20]
     if any(first[:1]) and any(b":" in match[0] for match in first if match):
-        return "svmhmm" if kind == "chain" else "svmlight"
+        return "svmhmm" if kind in ("chain", "latent") else "svmlight"
     raise InputError(f"{file}: cannot tell the format from the first lines; name it: {', '.join(FORMATS)}")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints, n_rows
+from distdual.rows import CsrRows, DenseRows, Features, Floats, Int32s, Ints, n_rows
 
 
 class Runs(NamedTuple):
@@ -62,6 +62,7 @@ class Shard:
     margin: Floats | None = None
     tokens: Ints | None = None  # (n + 1,) where each sequence begins, and the end of the last; None for single rows
     runs: Mapping[str, Runs] | None = None  # columns of runs, by name
+    latent: Int32s | None = None  # (n,) what a run has imputed; never stored, and lost by `piece`
 
     @property
     def n_examples(self) -> int:

@@ -44,7 +44,7 @@ from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints, n_rows
 
 MANY = 1 << 30  # shards an array has room for until the real number is known; Zarr's metadata does not grow with it
 SHARD_BYTES = 16 << 20
-SEQUENCES = ("chain", "cfg")  # the problems whose examples are sequences
+SEQUENCES = ("chain", "cfg", "latent")  # the problems whose examples are runs of rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,10 @@ class DatasetWriter:
         if not block.n_examples:
             return
         check_kind(block, self.kind, str(self.location))
-        block = normal_block(block, f"{self.location}: block at example {self.n_examples + self.n_pending}")
+        first = self.n_examples + self.n_pending
+        block = normal_block(block, f"{self.location}: block at example {first}")
+        if self.kind == "latent":
+            check_bags(block, str(self.location), first)
         self._check_form(block)
         self.pending.append(block)
         self.pending_bytes += sum(part.nbytes for part in block.x)
@@ -253,9 +256,9 @@ class DatasetWriter:
         values, at, inverse = np.unique(y, return_index=True, return_inverse=True)
         for k in np.argsort(at):
             self.codes.setdefault(label_name(values[k].item()), len(self.codes))
-            if self.kind == "binary" and len(self.codes) > 2:
+            if self.kind in ("binary", "latent") and len(self.codes) > 2:
                 names = ", ".join(self.codes)
-                raise InputError(f"{where}, row {at[k]}: a binary problem has two labels, found a third: {names}")
+                raise InputError(f"{where}, row {at[k]}: a {self.kind} problem has two labels, found a third: {names}")
         return np.array([self.codes[label_name(value.item())] for value in values], dtype=np.int32)[inverse]
 
     def _check_labels(self) -> None:
@@ -380,6 +383,17 @@ def check_kind(block: Block, kind: str, where: str) -> None:
         raise InputError(f"{where}: a margin for each sequence has no meaning in a {kind} problem; leave it out")
     if kind == "cfg" and not block.runs:
         raise InputError(f"{where}: a cfg problem needs trees; prepare it from bracketed text")
+
+
+def check_bags(block: Block, where: str, first: int) -> None:
+    """A bag has one label, which stands on each of its rows."""
+    assert block.tokens is not None
+    differ = block.y != np.repeat(block.y[block.tokens[:-1]], np.diff(block.tokens))
+    if differ.any():
+        row = int(np.argmax(differ))
+        bag = int(np.searchsorted(block.tokens, row, side="right")) - 1
+        labels = f"{block.y[block.tokens[bag]]} and {block.y[row]}"
+        raise InputError(f"{where}, bag {first + bag}: rows with the labels {labels}; a bag has one label, on each row")
 
 
 def check_csr(x: CsrRows, where: str) -> None:

@@ -15,6 +15,7 @@ from distdual.estimators.inputs import SINGLE, Data, Given, features_of, is_plac
 from distdual.estimators.structured import StructuredEstimator
 from distdual.prediction import label_array
 from distdual.problems import build
+from distdual.problems.completed import LatentProblem
 from distdual.problems.load import own_class
 from distdual.problems.own import UserProblem
 from distdual.rows import Floats, n_rows
@@ -113,6 +114,8 @@ class StructuralSVM(StructuredEstimator):
 
     def _problem_for(self, data: Data) -> UserProblem:
         told = own_class(self.problem) if isinstance(self.problem, str) else self.problem
+        if issubclass(told if isinstance(told, type) else type(told), LatentProblem):
+            raise InputError("latent problems are trained by distdual.train; StructuralSVM takes convex ones only")
         if isinstance(told, UserProblem):
             if self.options:
                 raise InputError("problem is an instance: its options are fields of it, leave options out")

@@ -1,6 +1,7 @@
 """The problems that can be learnt: base (the contract), linear (what some share), then one file each.
 
 Parsing takes four: derivation (trees as numbers), cky (the best tree), runner_up (the best but one), cfg (the problem).
+`completed` is the contract of latent problems, and the convex problem that is left of one.
 
 `load` finds the class that a config or a model names.
 """

@@ -67,7 +67,7 @@ class Offenders(NamedTuple):
 
 
 class Problem(ABC):
-    """See problems/binary.py for the shortest complete example.
+    """See problems/binary.py for the shortest complete example, problems/completed.py for what latent values add.
 
     A problem is made of plain values, so that it can be written to model.json and sent to workers.
     """
@@ -113,8 +113,12 @@ class Problem(ABC):
     def predict(self, w: Floats, shard: Shard) -> NDArray[Any]:
         """The prediction for each entry of `shard.y`, in the same coding."""
 
+    def part(self, first: int, end: int) -> "Problem":  # noqa: ARG002
+        """The problem as examples first … end − 1 need it: what is sent to who looks at these."""
+        return self
+
     def spell(self, shard: Shard, predicted: NDArray[Any]) -> NDArray[Any] | None:  # noqa: ARG002
-        """Predictions as text, one an example, for problems whose predictions are no labels of entries of y."""
+        """Predictions one an example, as text or labels, for problems whose predictions are not one an entry of y."""
         return None
 
     @abstractmethod

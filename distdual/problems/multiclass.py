@@ -69,7 +69,7 @@ class Multiclass(Problem):
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
         slack, worst = np.empty(shard.n_examples), np.empty(shard.n_examples, dtype=np.int32)
         losses, rescaled = self.losses, self.rescaling == "slack"
-        for begin, scores in self._score_blocks(w, shard):
+        for begin, scores in self.score_blocks(w, shard):
             y, end = shard.y[begin : begin + len(scores)], begin + len(scores)
             find_worst(scores, y, losses, rescaled, slack[begin:end], worst[begin:end])
         return Offenders(slack, Keys(np.arange(shard.n_examples + 1), worst))
@@ -80,12 +80,15 @@ class Multiclass(Problem):
     def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
         y, j = shard.y[chosen], keys.values
         loss = self.losses[y, j]
+        scale = loss if self.rescaling == "slack" else np.ones(len(chosen))
+        rows = self.outer_rows(shard, chosen, y, j, scale)
+        return Constraints(shard.first + chosen, self.costs(shard)[chosen], loss, rows, keys)
+
+    def outer_rows(self, shard: Shard, chosen: Ints, plus: Int32s, minus: Int32s, scale: Floats) -> OuterRows:
+        """scale · (e_plus − e_minus) ⊗ (features, bias); the features of an example are there once."""
         which, at = np.unique(chosen, return_inverse=True)
         x = signed_rows(shard.x, np.ones(len(which), dtype=np.int32), which, self.width, self.bias)
-        scale = loss if self.rescaling == "slack" else np.ones(len(chosen))
-        return Constraints(
-            shard.first + chosen, self.costs(shard)[chosen], loss, OuterRows(x, at, y, j, scale, self.width), keys
-        )
+        return OuterRows(x, at, plus, minus, scale, self.width)
 
     def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:
         wrong = (keys.values < 0) | (keys.values >= len(self.classes))
@@ -93,7 +96,7 @@ class Multiclass(Problem):
             raise InputError(f"shard {shard.number}: a support constraint has a key that names no class")
 
     def predict(self, w: Floats, shard: Shard) -> NDArray[np.int32]:
-        parts = [scores.argmax(axis=1) for _, scores in self._score_blocks(w, shard)]
+        parts = [scores.argmax(axis=1) for _, scores in self.score_blocks(w, shard)]
         return np.concatenate(parts).astype(np.int32) if parts else np.empty(0, dtype=np.int32)
 
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
@@ -111,7 +114,7 @@ class Multiclass(Problem):
             "rescaling": self.rescaling,
         }
 
-    def _score_blocks(self, w: Floats, shard: Shard) -> Any:
+    def score_blocks(self, w: Floats, shard: Shard) -> Any:
         """Scores of all classes, some examples at a time: (first example, (n, K))."""
         blocks = w.reshape(len(self.classes), self.width)
         dense = isinstance(shard.x, DenseRows)

@@ -19,6 +19,7 @@ from distdual.data.store import Dataset
 from distdual.errors import InputError
 from distdual.interrupt import children_ignore_interrupts
 from distdual.problems.base import Problem
+from distdual.problems.completed import Completed
 from distdual.rows import Floats
 from distdual.workers.scan import Loaded, Scan, ShardReport, Source, load_and_scan, load_shard, scan_shard
 
@@ -31,6 +32,8 @@ LOST_PAUSE = 0.5  # seconds between two of them
 
 class Executor(Protocol):
     """Runs scans of one problem on one data set. `reports` yields as scans end, in any order."""
+
+    problem: Problem  # another one on the same examples may take its place between two calls
 
     def publish(self, version: int, w: Floats) -> None:
         """Make weights known. They travel once a version and worker; older versions are forgotten."""
@@ -106,6 +109,7 @@ class DaskExecutor:
             dataset if isinstance(dataset, MemoryDataset) else Source(dataset.location, dataset.fingerprint)
         )
         self.problem = problem
+        self.first = dataset.first
         self.version = -1
         self.w: Floats | None = None
         self.published: Any = None
@@ -141,7 +145,8 @@ class DaskExecutor:
     def map_shards(self, function: Any, shards: Sequence[int], *parts: Sequence[Any]) -> Iterator[Any]:
         def submit(arguments: tuple[Any, ...]) -> Any:
             source = self._source(arguments[0])
-            return self.client.submit(function, source, self.problem, self.published, *arguments, pure=False)
+            problem = self._problem(arguments[0])
+            return self.client.submit(function, source, problem, self.published, *arguments, pure=False)
 
         found = {asked[0]: result for asked, result in self._results(list(zip(shards, *parts, strict=True)), submit)}
         return (found[shard] for shard in shards)
@@ -154,15 +159,19 @@ class DaskExecutor:
         """What a task reads a shard from: where it is stored or, of a data set in our memory, the shard itself."""
         return self.source.only(shard) if isinstance(self.source, MemoryDataset) else self.source
 
+    def _problem(self, shard: int) -> Problem:
+        return self.problem.part(int(self.first[shard]), int(self.first[shard + 1]))
+
     def _submit(self, scan: Scan) -> Any:
         assert scan.version == self.version
         if self.loaded is None:
             source = self._source(scan.shard)
-            return self.client.submit(load_and_scan, source, self.problem, self.published, scan, pure=False)
+            problem = self._problem(scan.shard)
+            return self.client.submit(load_and_scan, source, problem, self.published, scan, pure=False)
         if scan.shard not in self.loaded:
             self.loaded[scan.shard] = self.client.submit(load_shard, self._source(scan.shard), scan.shard, pure=False)
         loaded = self.loaded[scan.shard]
-        return self.client.submit(scan_shard, self.problem, loaded, self.published, scan, pure=False)
+        return self.client.submit(scan_shard, self._problem(scan.shard), loaded, self.published, scan, pure=False)
 
     def _results(self, asked: Sequence[Any], submit: Any) -> Iterator[tuple[Any, Any]]:
         """What was asked and what came back, as tasks end.
@@ -247,7 +256,8 @@ def send_module(client: Any, problem: Problem) -> None:
 
 def module_file(problem: Problem) -> str | None:
     """The .py file that defines the problem, if it is neither part of a package nor installed."""
-    name = type(problem).__module__
+    stated = problem.problem if isinstance(problem, Completed) else problem
+    name = type(stated).__module__
     file = getattr(sys.modules.get(name), "__file__", None) or ""
     installed = any(Path(file).is_relative_to(sysconfig.get_path(place)) for place in ("purelib", "platlib", "stdlib"))
     return file if "." not in name and name != "__main__" and file.endswith(".py") and not installed else None
