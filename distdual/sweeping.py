@@ -22,6 +22,7 @@ from distdual.heldout import best_of, choose_score, held_out_scores, shared_name
 from distdual.model import Model, claim
 from distdual.prior import Prior
 from distdual.problems.base import Problem
+from distdual.problems.completed import LatentProblem
 from distdual.report.runlog import RunLog
 from distdual.training import members_of, model_of, prior_of, problem_of, tidy
 from distdual.workers.executor import Executor, connect, open_executor
@@ -111,6 +112,10 @@ def sweep(
     dataset = open_dataset(Location(config.data.url, config.data.storage_options))
     check_folds(folds, dataset)
     problem = problem_of(config, dataset)
+    if isinstance(problem, LatentProblem):
+        raise InputError(
+            f"problem.kind = {problem.kind!r}: there are no sweeps of latent problems; train them one by one"
+        )
     prior = prior_of(config, problem.n_weights)
     tell = watch or (lambda *_: None)
     with (

@@ -134,9 +134,7 @@ def problem_of(config: Config, dataset: Dataset) -> Problem:
 
 def check_no_checkpoint(config: Config, *, resume: bool) -> None:
     if resume or config.output.checkpoint_every:
-        raise InputError(
-            "--resume and output.checkpoint_every: there are no checkpoints of latent problems; leave them out"
-        )
+        raise InputError("latent problems have no checkpoints; leave out --resume and output.checkpoint_every")
 
 
 def end_without_checkpoint(terminated: Callable[[], bool]) -> Callable[[Trainer], None]:
