@@ -113,9 +113,7 @@ def sweep(
     check_folds(folds, dataset)
     problem = problem_of(config, dataset)
     if isinstance(problem, LatentProblem):
-        raise InputError(
-            f"problem.kind = {problem.kind!r}: there are no sweeps of latent problems; train them one by one"
-        )
+        raise InputError(f"problem.kind = {problem.kind!r}: latent problems have no sweeps; train each C by itself")
     prior = prior_of(config, problem.n_weights)
     tell = watch or (lambda *_: None)
     with (

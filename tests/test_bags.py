@@ -74,3 +74,19 @@ def test_single_rows_are_no_bags(tmp_path, capsys):
     np.savez(tmp_path / "rows.npz", x=np.eye(2), y=np.array([1, -1]))
     ran = call(capsys, "prepare", tmp_path / "rows.npz", tmp_path / "bags", "--problem", "latent")
     assert_refused(ran, "holds single rows", "latent problem needs sequences")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["train", "--resume"], "latent problems have no checkpoints; leave out --resume"),
+        (["train", "--set", "output.checkpoint_every=5"], "latent problems have no checkpoints"),
+        (["sweep", "--C", "0.1:1:2"], "problem.kind = 'latent': latent problems have no sweeps"),
+    ],
+)
+def test_what_latent_problems_do_not_have_is_refused(tmp_path, text, capsys, command, words):
+    assert call(capsys, "prepare", text, tmp_path / "bags", "--problem", "latent").code == 0
+    told = ["--set", f"data.url={tmp_path / 'bags'}", "--set", f"output.url={tmp_path / 'model'}"]
+    name, *options = command
+    assert_refused(call(capsys, name, ROOT / "configs" / "latent.toml", *told, *options), words)
+    assert not (tmp_path / "model").exists()
