@@ -81,7 +81,7 @@ def test_single_rows_are_no_bags(tmp_path, capsys):
     [
         (["train", "--resume"], "latent problems have no checkpoints; leave out --resume"),
         (["train", "--set", "output.checkpoint_every=5"], "latent problems have no checkpoints"),
-        (["sweep", "--C", "0.1:1:2"], "problem.kind = 'latent': latent problems have no sweeps"),
+        (["sweep", "--C", "0.1:1:2", "--folds", "2"], "problem.kind = 'latent': latent problems have no sweeps"),
     ],
 )
 def test_what_latent_problems_do_not_have_is_refused(tmp_path, text, capsys, command, words):

@@ -77,16 +77,21 @@ class Turn:
 class LatentOutcome:
     outcome: Outcome
     completed: Completed  # the last convex problem, which the certificate is of
-    trace: list[Turn] = field(default_factory=list)
+    trace: list[Turn]
+    restarts: list[float] = field(default_factory=list)  # the objective that each has reached
 
     def summary(self) -> dict[str, Any]:
         """What certificate.json tells of it."""
-        return {"objective": self.trace[-1].objective, "trace": [asdict(turn) for turn in self.trace]}
+        return {
+            "objective": self.trace[-1].objective,
+            "restarts": self.restarts,
+            "trace": [asdict(turn) for turn in self.trace],
+        }
 
 
 def train_latent(problem: LatentProblem, new_trainer: Callable[[], Trainer], start: Floats | None) -> LatentOutcome:
     """The best of all restarts; `start` are weights to impute the first latent values with."""
-    begin, totals = None, []
+    begin, totals, reached = None, list[Totals](), list[float]()
     best: LatentOutcome | None = None
     for restart in range(problem.restarts):
         trainer = new_trainer()
@@ -96,10 +101,11 @@ def train_latent(problem: LatentProblem, new_trainer: Callable[[], Trainer], sta
             break
         found = run_once(problem, trainer, start if restart == 0 else None, restart)
         totals.append(found.outcome.totals)
+        reached.append(found.trace[-1].objective)
         if best is None or found.trace[-1].objective < best.trace[-1].objective:
             best = found
     assert best is not None
-    best.outcome.totals = added(totals)
+    best.outcome.totals, best.restarts = added(totals), reached
     return best
 
 

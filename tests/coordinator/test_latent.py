@@ -136,6 +136,9 @@ def test_the_best_of_several_restarts_is_kept(tmp_path):
     prepare_arrays(x, y, tmp_path / "data", "latent_multiclass", shard_bytes=300)
     problem = {"kind": "latent_multiclass", "bias": 1.0, "components": 2, "init": "random"}
     several = train(tmp_path, {**problem, "restarts": 4}).certificate
+    assert distdual.verify(str(tmp_path / "model")).certified
+    assert several["latent"]["objective"] == min(several["latent"]["restarts"])
+    assert len(several["latent"]["restarts"]) == 4
     singles = [train(tmp_path, problem, solver={"gap": 1e-4, "seed": s}).certificate for s in range(2)]
     assert several["latent"]["objective"] <= min(one["latent"]["objective"] for one in singles) * (1 + 1e-3)
     assert several["oracle_calls"] > singles[0]["oracle_calls"]

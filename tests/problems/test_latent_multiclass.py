@@ -115,6 +115,14 @@ def test_no_component_loses_more_than_it_may(seed, least):
         np.testing.assert_array_equal(settled, new)
 
 
+def test_keys_move_to_the_component_that_is_imputed():
+    shard = three_classes(0)
+    done = completed(LatentMulticlass(n_features=3, classes=CLASSES, components=2), shard)
+    keys = Keys(np.array([0, 2, 4]), np.array([0, 3, 5, 1], dtype=np.int32))
+    assert done.rebase(shard, np.array([4, 7]), keys).values.tolist() == [done.values[4], 3, done.values[7], 1]
+    assert keys.values.tolist() == [0, 3, 5, 1]
+
+
 @pytest.mark.parametrize("key", [(0, 9), (0, -1), (1, 2), (0, 1), (0,)])
 def test_a_forged_key_is_refused(key):
     shard = three_classes(0)
