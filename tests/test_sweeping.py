@@ -190,6 +190,12 @@ def test_what_a_path_cannot_do_is_refused(config: dict[str, Any], change: dict[s
         distdual.sweep(config, VALUES, FOLDS)
 
 
+def test_a_sweep_takes_no_checkpoints_and_says_so(config: dict[str, Any]) -> None:
+    config["output"] |= {"checkpoint_every": 5.0}
+    with pytest.raises(InputError, match="output.checkpoint_every is not possible in a sweep"):
+        distdual.sweep(config, VALUES, FOLDS)
+
+
 @pytest.mark.parametrize(("folds", "words"), [(1, "at least 2 folds"), (-1, "at least 2"), (N + 1, "do not make 241")])
 def test_folds_that_cannot_be_are_refused(config: dict[str, Any], folds: int, words: str) -> None:
     with pytest.raises(InputError, match=words):
