@@ -192,7 +192,7 @@ def test_what_a_path_cannot_do_is_refused(config: dict[str, Any], change: dict[s
 
 def test_a_sweep_takes_no_checkpoints_and_says_so(config: dict[str, Any]) -> None:
     config["output"] |= {"checkpoint_every": 5.0}
-    with pytest.raises(InputError, match="output.checkpoint_every is not possible in a sweep"):
+    with pytest.raises(InputError, match=r"output.checkpoint_every is not possible in a sweep"):
         distdual.sweep(config, VALUES, FOLDS)
 
 
