@@ -14,6 +14,8 @@ from distdual.errors import InputError
 
 T = TypeVar("T")
 
+PARTIAL = ".partial"  # ends the name of a local file that is being written
+
 # What S3 is asked to do unless storage_options say otherwise. A server that is down is noticed in about a second, one
 # that hangs in a minute or two; s3fs and botocore each try twice, and Dask repeats whole tasks.
 S3_PATIENCE = {"connect_timeout": 5, "read_timeout": 10, "retries": {"mode": "standard", "total_max_attempts": 2}}
@@ -102,11 +104,16 @@ class Location:
             return bool(fs.exists(f"{path}/{name}"))
 
     def is_empty(self) -> bool:
-        """True if nothing is there: no folder, or a folder without files. A bucket has to exist."""
+        """True if nothing is there: no folder, or one without files but those that a killed write has left.
+
+        A bucket has to exist.
+        """
         fs, path = self.filesystem()
         with clear_errors(self.url):
             if self._is_s3:
                 return _is_empty_prefix(fs, path)
+            if not self.remote:
+                return not os.path.isfile(path) and all(name.endswith(PARTIAL) for name in files_below(path))
             fs.invalidate_cache()
             try:
                 return not fs.ls(path, detail=False)
@@ -167,10 +174,20 @@ class StorageError(InputError):
     """The storage did not do what was asked; the same request may succeed later."""
 
 
+def files_below(folder: str) -> Iterator[str]:
+    return (name for _, _, files in os.walk(folder, onerror=raise_it) for name in files)
+
+
+def raise_it(error: OSError) -> None:
+    """What cannot be listed is not empty; that there is no folder is no error."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
 def write_local(target: str, content: bytes) -> None:
     """Write beside the target, then rename: a crash leaves the old file or the new one."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    partial = f"{target}.partial"
+    partial = target + PARTIAL
     try:
         with open(partial, "wb") as file:
             file.write(content)

@@ -438,3 +438,16 @@ class TestTheServerItself:
         server.close()
         assert process.poll() is not None
         assert not Path(folder).exists()
+
+
+def test_a_folder_in_which_the_first_write_was_killed_is_empty(tmp_path):
+    (tmp_path / "dual").mkdir()
+    (tmp_path / "run.json.partial").write_bytes(b"{")
+    assert Location(str(tmp_path)).is_empty()
+    (tmp_path / "dual" / "alpha.npy").write_bytes(b"")
+    assert not Location(str(tmp_path)).is_empty()
+
+
+def test_a_file_is_no_empty_folder(tmp_path):
+    (tmp_path / "notes.partial").write_text("mine")
+    assert not Location(str(tmp_path / "notes.partial")).is_empty()
