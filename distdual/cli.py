@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 import distdual
+from distdual import job_commands
 from distdual.commands import report, sweep
 from distdual.config import ClusterConfig, load
 from distdual.console import (
@@ -286,6 +287,8 @@ def predict(
 
 
 cli.add_command(report)
+for job_command in job_commands.ALL:
+    cli.add_command(job_command)
 
 
 @cli.command(short_help="Test your own problem on small cases.")

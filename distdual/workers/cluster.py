@@ -125,14 +125,29 @@ def send_module(client: Any, problem: Problem) -> None:
     A module of a package, or one that is installed, must be installed on the workers as well.
     """
     file = module_file(problem)
-    if file is not None and not client.scheduler.address.startswith("inproc://"):
+    if file is not None and not client.scheduler.address.startswith("inproc://") and not in_task():
         client.upload_file(file)
+
+
+def in_task() -> bool:
+    """Whether a worker runs this: a job's coordinator, with whose problem all workers have been sent its module."""
+    from distributed import get_worker
+
+    try:
+        get_worker()
+    except ValueError:
+        return False
+    return True
 
 
 def module_file(problem: Problem) -> str | None:
     """The .py file that defines the problem, if it is neither part of a package nor installed."""
     stated = problem.problem if isinstance(problem, Completed) else problem
-    name = type(stated).__module__
+    return module_file_of(type(stated).__module__)
+
+
+def module_file_of(name: str) -> str | None:
+    """The same for a module of this name that has been imported."""
     file = getattr(sys.modules.get(name), "__file__", None) or ""
     installed = any(Path(file).is_relative_to(sysconfig.get_path(place)) for place in ("purelib", "platlib", "stdlib"))
     return file if "." not in name and name != "__main__" and file.endswith(".py") and not installed else None
