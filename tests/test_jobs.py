@@ -2,13 +2,8 @@
 
 import contextlib
 import json
-import os
 import re
 import shlex
-import signal
-import socket
-import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +13,7 @@ import numpy as np
 import pytest
 import yaml
 
+from tests.processes import answers, started, wait_for
 from tests.s3_server import free_ports, weed
 from tests.shell import Ran, distdual, environment, run
 
@@ -35,27 +31,6 @@ class Cluster(NamedTuple):
 def resolved(service: str) -> dict[str, str]:
     """A service's environment, with the defaults of its variables."""
     return {name: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value) for name, value in SERVICES[service]["environment"].items()}
-
-
-@contextlib.contextmanager
-def started(command: list[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command, start_new_session=True, **options)
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def wait_for(answers: Any, what: str) -> None:
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        with contextlib.suppress(OSError):
-            answers()
-            return
-        time.sleep(0.1)
-    pytest.fail(f"{what} did not come up")
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +58,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         server = [weed(), *shlex.split(SERVICES["s3"]["command"]), *ours]
         stack.enter_context(started(server, env=environment(**resolved("s3")), **told))
         stack.enter_context(started(here("scheduler"), env=env, **told))
-        wait_for(lambda: socket.create_connection(("127.0.0.1", ports["scheduler"]), 1).close(), "the scheduler")
+        wait_for(lambda: answers(ports["scheduler"]), "the scheduler")
         stack.enter_context(started([*here("worker"), "--no-dashboard"], env=env, **told))
         wait_for(lambda: urllib.request.urlopen(health, timeout=1).close(), "the S3 server")
         yield Cluster(address, env, folder)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from distdual.config import ClusterConfig, Config, from_table
+from distdual.config import Config, from_table
 from distdual.data.location import Location
 from distdual.errors import InputError, Suspended
 from distdual.jobs.coordinate import train_job
@@ -112,7 +112,7 @@ class Job:
 def submit(config: Config | Mapping[str, Any], client: Any, *, resume: bool = False) -> Job:
     """Put a run on the cluster of a Dask client and return at once; the client may leave.
 
-    `config` is as for `train`; its [cluster] is not used. With `resume` it goes on from the checkpoint in the model's
+    `config` is as for `train`; the cluster is the client's. With `resume` it goes on from the checkpoint in the model's
     folder, if there is one.
     """
     from distributed import fire_and_forget
@@ -136,7 +136,7 @@ def submit(config: Config | Mapping[str, Any], client: Any, *, resume: bool = Fa
 
 
 def anywhere(config: Config) -> Config:
-    """The same run whatever the folder of the process is; on the cluster, the cluster is given."""
+    """The same run whatever the folder of the process is, on a cluster that need not be reached: it is there."""
 
     def absolute(url: str | None) -> str | None:
         return None if url is None else Location(url).absolute().url
@@ -149,7 +149,7 @@ def anywhere(config: Config) -> Config:
         solver=replace(config.solver, start=absolute(config.solver.start)),
         prior=replace(prior, precision=str(absolute(told)) if isinstance(told, str) else told),
         output=replace(config.output, url=str(absolute(config.output.url)), log=absolute(config.output.log)),
-        cluster=ClusterConfig(),
+        cluster=replace(config.cluster, scheduler=None, local=None, tls_ca=None, tls_cert=None, tls_key=None),
     )
 
 
