@@ -1,8 +1,6 @@
 """Jobs whose workers are killed, retired or broken, time and again."""
 
-import os
 import random
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,18 +15,18 @@ from distdual.errors import InputError
 from distdual.jobs.submit import LOST, submit
 from distdual.model import load_model
 from tests.build import examples, write
-from tests.jobs.test_submit import ENDLESS, checkpoint_of, config, left_behind, pid_of
+from tests.jobs.test_submit import ENDLESS, checkpoint_of, config, kill_coordinator, left_behind
 from tests.processes import dask_cluster, wait_until
 from tests.shell import environment
 
 pytestmark = pytest.mark.slow
 
-LONG = {"gap": 1e-9, "C": 10.0}
+LONG = {"gap": 1e-6, "C": 1.0}
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return write(tmp_path_factory.mktemp("data") / "set", examples(0, 6000, 40, flip=0.2), n_shards=8).url
+    return write(tmp_path_factory.mktemp("data") / "set", examples(0, 3000, 40, flip=0.2), n_shards=4).url
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +53,12 @@ def test_kills_at_random_moments_change_nothing(
     wait_until(lambda: len(client.scheduler_info()["workers"]) == 2, "two workers")
     job = submit(config(data, model, solver=LONG, checkpoint_every=0.2), client)
     lowers = []
-    for kill in range(rng.randint(1, 3)):
-        record = wait_until(lambda kill=kill: (r := job.record()).attempt > kill and r, "an attempt")
-        time.sleep(rng.uniform(0.0, max(1.0, whole.history[-1].seconds)))
-        if record.code is None and (saved := checkpoint_of(model)):
+    for kill in range(rng.randint(1, 3)):  # Dask allows for three
+        wait_until(lambda kill=kill: (r := job.record()).attempt > kill or r.code is not None, "an attempt")
+        time.sleep(rng.uniform(0.0, 3.0))
+        if saved := checkpoint_of(model):
             lowers.append(saved["lower"])
-        if job.record().code is not None:
-            break
-        os.kill(pid_of(client, job), signal.SIGKILL)
+        kill_coordinator(client, job)
     found = job.result(120)
     assert found["certified"]
     assert [*lowers, found["lower"]] == sorted([*lowers, found["lower"]])
@@ -93,7 +89,7 @@ def test_a_job_that_kills_every_worker_fails_and_can_be_resumed(client: Client, 
     for attempt in range(1, 5):  # Dask allows for three failures
         wait_until(lambda n=attempt: job.record().attempt == n, "an attempt")
         wait_until(lambda: checkpoint_of(model), "a checkpoint")
-        os.kill(pid_of(client, job), signal.SIGKILL)
+        kill_coordinator(client, job)
     assert job.wait(60).sentence == LOST
     with pytest.raises(RuntimeError, match="submit it again with --resume"):
         job.result()
