@@ -1,6 +1,7 @@
 """What do the programs share? How they reach a cluster, and how they tell what went wrong."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -28,6 +29,7 @@ def client_of(told: argparse.Namespace) -> AbstractContextManager[Any]:
 
 def end_with(main: Callable[[], int]) -> NoReturn:
     """Run it; the exit code is 0 done, 1 not certified, 2 bad input, told in one line."""
+    os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")  # what fails is told once, by us
     try:
         sys.exit(main())
     except Suspended as error:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import shlex
+import shutil
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,7 +60,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         stack.enter_context(started(server, env=environment(**resolved("s3")), **told))
         stack.enter_context(started(here("scheduler"), env=env, **told))
         wait_for(lambda: answers(ports["scheduler"]), "the scheduler")
-        stack.enter_context(started([*here("worker"), "--no-dashboard"], env=env, **told))
+        for _ in range(SERVICES["worker"]["deploy"]["replicas"]):
+            stack.enter_context(started([*here("worker"), "--no-dashboard"], env=env, **told))
         wait_for(lambda: urllib.request.urlopen(health, timeout=1).close(), "the S3 server")
         yield Cluster(address, env, folder)
 
@@ -82,17 +84,47 @@ def test_every_service_is_pinned_or_built_here() -> None:
                 assert (ROOT / source).exists(), line
 
 
+def test_the_recipe_copies_all_that_an_installation_needs(tmp_path: Path) -> None:
+    """Its steps in a folder in place of a container; the packages that it would fetch are here."""
+    recipe = SERVICES["job"]["build"]["dockerfile_inline"].splitlines()
+    for line in recipe:
+        word, *rest = line.split()
+        if word == "COPY":
+            *sources, target = rest
+            for source in sources:
+                copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
+                copy(ROOT / source, tmp_path / target / source if target == "./" else tmp_path / target)
+        elif word == "RUN":
+            assert rest == ["pip", "install", "--no-cache-dir", "."]
+            here = ["--no-deps", "--target", tmp_path / "installed", "--quiet", "--disable-pip-version-check"]
+            ran = run("python", "-m", *rest[:-1], *here, tmp_path)
+            assert ran.code == 0, ran
+        else:
+            assert (word, rest) in (("FROM", ["python:3.11-slim"]), ("WORKDIR", ["/distdual"]))
+    env = environment(PYTHONPATH=str(tmp_path / "installed"))
+    ran = run(tmp_path / "installed" / "bin" / "distdual", "--version", env=env, cwd=tmp_path / "configs")
+    assert ran.out.startswith("distdual "), ran
+    ran = run("python", "-c", "import distdual; print(distdual.__file__)", env=env, cwd=tmp_path / "configs")
+    assert ran.out.strip() == str(tmp_path / "installed" / "distdual" / "__init__.py")
+    assert (tmp_path / "jobs" / "train.py").exists()
+
+
 def test_the_job_of_the_compose_file_runs(cluster: Cluster, tmp_path: Path) -> None:
     *shell, script = SERVICES["job"]["command"]
     assert shell == ["bash", "-ec"]
     for name in ("configs", "jobs"):
         (tmp_path / name).symlink_to(ROOT / name)
-    ran = run(*shell, script.replace("tcp://scheduler:8786", cluster.scheduler), cwd=tmp_path, env=cluster.env)
+    script = script.replace("tcp://scheduler:8786", cluster.scheduler)
+    ran = run(*shell, script, cwd=tmp_path, env=cluster.env, timeout=170)  # five programs, one after another
     assert ran.code == 0, ran
     assert "s3://data/digits: 1,797 examples, 64 features" in ran.out
     assert re.search(r"^certified: ", ran.out, re.MULTILINE)
     assert re.search(r"^verified: ", ran.out, re.MULTILINE)
     assert "1,797 predictions in s3://data/digits-labels.txt" in ran.out
+    reader = (
+        "from distdual.model import load_model, Location; print(len(load_model(Location('s3://data/digits-model')).w))"
+    )
+    assert step(cluster, "python", "-c", reader).out.strip() == "65"
 
 
 def test_the_programs_prepare_train_sweep_verify_and_predict(cluster: Cluster, tmp_path: Path) -> None:
