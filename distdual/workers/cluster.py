@@ -125,19 +125,18 @@ def send_module(client: Any, problem: Problem) -> None:
     A module of a package, or one that is installed, must be installed on the workers as well.
     """
     file = module_file(problem)
-    if file is not None and not client.scheduler.address.startswith("inproc://") and not in_task():
+    if file is not None and not client.scheduler.address.startswith("inproc://") and not was_sent(file):
         client.upload_file(file)
 
 
-def in_task() -> bool:
-    """Whether a worker runs this: a job's coordinator, with whose problem all workers have been sent its module."""
+def was_sent(file: str) -> bool:
+    """Whether this is a worker, and the file one that was uploaded: a job's coordinator need not send it again."""
     from distributed import get_worker
 
     try:
-        get_worker()
-    except ValueError:
+        return Path(file).is_relative_to(get_worker().local_directory)
+    except ValueError:  # we are no worker
         return False
-    return True
 
 
 def module_file(problem: Problem) -> str | None:
