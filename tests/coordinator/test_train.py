@@ -8,7 +8,8 @@ import pytest
 
 from distdual.config import ClusterConfig, LocalCluster, SolverConfig
 from distdual.coordinator import schedule
-from distdual.coordinator.train import Outcome, Trainer
+from distdual.coordinator.stream import MODES
+from distdual.coordinator.train import Outcome
 from distdual.data.store import Dataset, open_dataset
 from distdual.problems.binary import Binary
 from distdual.workers.executor import InlineExecutor, open_executor
@@ -30,7 +31,7 @@ def run(dataset: Dataset, problem: Binary, *, interrupted: Any = lambda: False, 
     executor = InlineExecutor(dataset, problem)
     config = SolverConfig(**{"gap": 1e-3, **options})
     try:
-        return Trainer(problem, dataset, executor, config, lambda _: None, interrupted=interrupted).run()
+        return MODES[config.mode](problem, dataset, executor, config, lambda _: None, interrupted=interrupted).run()
     finally:
         executor.close()
 
