@@ -67,6 +67,7 @@ class ShardReport(NamedTuple):
     bytes_read: int
     read_seconds: float
     compute_seconds: float
+    worker: str = ""  # who did it; nobody but this process has no name
 
 
 class Loaded(NamedTuple):
