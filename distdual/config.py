@@ -182,11 +182,21 @@ class ClusterConfig:
     timeout: float = 10.0
     """Seconds to wait for the scheduler and for its first worker."""
 
+    patience: float = 300.0
+    """Seconds that all workers, or the scheduler, may be away during a run before it ends."""
+
+    silence: float = 60.0
+    """Seconds without a sign of life after which a worker is given up and its scans go to others."""
+
+    scan_timeout: float = 1800.0
+    """Seconds that may pass without the end of any scan, though there are workers, before the run ends."""
+
     def __post_init__(self) -> None:
         if self.scheduler and self.local:
             raise InputError("cluster.scheduler and cluster.local exclude each other: name one")
-        if not 0 < self.timeout < math.inf:
-            raise InputError(f"cluster.timeout must be a positive number of seconds, got {self.timeout}")
+        for name in ("timeout", "patience", "silence", "scan_timeout"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"cluster.{name} must be a positive number of seconds, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,8 +43,8 @@ ORDER = [
 ]
 
 HOMES = {
-    "distributed": ["workers/executor.py"],
-    "dask": ["workers/executor.py", "data/arrays.py"],
+    "distributed": ["workers/cluster.py", "workers/on_dask.py"],
+    "dask": ["workers/cluster.py", "workers/on_dask.py", "data/arrays.py"],
     "zarr": ["data/"],
     "fsspec": ["data/"],
     "s3fs": ["data/"],
