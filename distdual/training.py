@@ -96,7 +96,9 @@ def train(
         between = end_without_checkpoint(terminated) if latent else checkpoint.between
 
         def new_trainer() -> Trainer:
-            return MODES[solver.mode](problem, dataset, executor, solver, each_round, prior, notes, interrupted, between)
+            return MODES[solver.mode](
+                problem, dataset, executor, solver, each_round, prior, notes, interrupted, between
+            )
 
         solved, more = problem, dict[str, Any]()
         if isinstance(problem, LatentProblem):

@@ -207,6 +207,10 @@ def cut_pieces(plan: Pass, slots: int, grain: int = EXAMPLE) -> list[Piece]:
         most = -(-most // grain) * grain if grain < SHARD else n_examples
         for shard, begin, end in each:
             parts = -(-(end - begin) // most)
-            cuts = [begin + -(-(end - begin) * k // parts // grain) * grain for k in range(parts)] if parts > 1 else [begin]
+            cuts = (
+                [begin + -(-(end - begin) * k // parts // grain) * grain for k in range(parts)]
+                if parts > 1
+                else [begin]
+            )
             pieces += [Piece(shard, a, b) for a, b in zip(cuts, [*cuts[1:], end], strict=True) if a < b]
     return pieces

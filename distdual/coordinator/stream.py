@@ -52,6 +52,7 @@ class AsyncTrainer(Trainer):
     flights: list[Flight] = field(default_factory=list)
     begun: int = 0  # passes
     tickets: int = 0
+    to_start: list[Scan] = field(default_factory=list)
     moved: bool = True  # whether w has changed since it was published
     goal: float = 0.1  # gap of the cached problem at which the ascent rests
     resting: bool = False
@@ -94,30 +95,36 @@ class AsyncTrainer(Trainer):
             self.flights.append(Flight(here.plan, here.grain, deque(pieces), self.best_w, losses=here.losses))
 
     def _feed(self) -> Stop | None:
-        """Start scans until every slot has one that runs and one to come; a Stop if there is nothing left to start."""
-        scans: list[Scan] = []
+        """Start scans until no slot will run dry; a Stop if there is nothing left to start."""
         room = ahead(self.step_seconds, self._scan_seconds()) * self.executor.slots - self.executor.pending
-        while len(scans) < room:
+        stop = None
+        for _ in range(room):
             flight = self.flights[-1] if self.flights else None
             if flight is None or not flight.left:
-                if flight is not None and (not flight.plan.overlap or self.config.offender_cache):
+                step = self._next_flight(flight)
+                if not isinstance(step, Flight):
+                    stop = step
                     break
-                step = self._next(self.begun, settled=self.settled)
-                if isinstance(step, Stop):
-                    self._start(scans)
-                    return step
-                if step.certify and not self._may_certify(step):
-                    break
-                flight = self._begin(step)
-            scans.append(self._scan_next(flight))
-        self._start(scans)
-        return None
+                flight = step
+            self._scan_next(flight)
+        self._start()
+        return stop
+
+    def _next_flight(self, last: Flight | None) -> Flight | Stop | None:
+        """A pass to begin now, if any; `last` is one all of whose scans are started."""
+        if last is not None and (not last.plan.overlap or self.config.offender_cache):
+            return None
+        step = self._next(self.begun, settled=self.settled)
+        if isinstance(step, Stop):
+            return step
+        return None if step.certify and not self._may_certify(step) else self._begin(step)
 
     def _scan_seconds(self) -> float:
         """What a scan took, on average."""
         return (self.totals.scan_seconds + self.totals.read_seconds) / max(1, self.tickets - self.executor.pending)
 
-    def _start(self, scans: list[Scan]) -> None:
+    def _start(self) -> None:
+        scans, self.to_start = self.to_start, []
         if scans:
             self.executor.start(scans)
 
@@ -135,14 +142,14 @@ class AsyncTrainer(Trainer):
             self.goal = plan.between.tolerance
         return flight
 
-    def _scan_next(self, flight: Flight) -> Scan:
+    def _scan_next(self, flight: Flight) -> None:
         if not flight.plan.certify and (flight.version < 0 or self.moved) and self._may_publish():
             flight.version = self._publish_newest(self.solver.candidate())
         version = flight.version if flight.version >= 0 else self.version - 1
         self.tickets += 1
         scan = self._scan_of(flight.left.popleft(), version, flight.grain, ticket=self.tickets)
         flight.asked[self.tickets] = scan
-        return scan
+        self.to_start.append(scan)
 
     def _may_publish(self) -> bool:
         """Whether no scan under way would then be older than it may become."""
@@ -155,6 +162,7 @@ class AsyncTrainer(Trainer):
         return self._may_publish() and (ready or not self.begun)
 
     def _publish_newest(self, w: Floats) -> int:
+        self._start()  # what is to be scanned at earlier weights, which would be forgotten
         self.moved = False
         return self.publish(w)
 
@@ -264,7 +272,7 @@ class AsyncTrainer(Trainer):
 
 
 def ahead(step_seconds: float, scan_seconds: float) -> int:
-    """Scans that a slot needs so that it does not run dry during a step of the ascent: the one that runs, and others."""
+    """Scans for each slot so that it does not run dry during a step of the ascent: the one that runs, and others."""
     return 1 + min(MOST_AHEAD, max(1, math.ceil(step_seconds / scan_seconds))) if scan_seconds > 0 else 2
 
 

@@ -316,9 +316,7 @@ class Trainer:
         self.totals.published_bytes += w.nbytes
         return version
 
-    def _scan_of(
-        self, piece: Piece, version: int, grain: int, recent: tuple[Notes, ...] = (), ticket: int = 0
-    ) -> Scan:
+    def _scan_of(self, piece: Piece, version: int, grain: int, recent: tuple[Notes, ...] = (), ticket: int = 0) -> Scan:
         notes = self.grouping.notes(piece.shard, grain)
         known = self._known(piece)
         return Scan(piece.shard, version, known, piece.begin, piece.end, grain, notes, recent, self.fold, ticket)

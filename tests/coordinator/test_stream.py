@@ -179,7 +179,7 @@ def test_recent_offenders_serve_here_too(tmp_path):
 
 
 def test_a_cluster_of_processes_reaches_the_same_optimum(tmp_path):
-    made = examples(5, 2000, D)
+    made = examples(5, 400, D)
     dataset = open_dataset(write(tmp_path / "set", made, n_shards=8))
     lines: list[Round] = []
     with open_executor(ClusterConfig(local=LocalCluster(workers=2)), dataset, binary()) as executor:

@@ -9,7 +9,7 @@ import pytest
 from distdual.config import ClusterConfig, LocalCluster, SolverConfig
 from distdual.coordinator import schedule
 from distdual.coordinator.stream import MODES
-from distdual.coordinator.train import Outcome
+from distdual.coordinator.train import Outcome, Trainer
 from distdual.data.store import Dataset, open_dataset
 from distdual.problems.binary import Binary
 from distdual.workers.executor import InlineExecutor, open_executor
