@@ -1,8 +1,8 @@
 """How do scans run on a Dask cluster, whatever happens to its workers?
 
-A task is a pure function of the data set, a shard, the problem and a version of the weights. Problem and weights are
-scattered, and tasks name them by key. Dask runs the tasks of a dead worker elsewhere; here we scatter again what died
-with its last holder, and put an end to all waiting.
+A task is a pure function of the data set, a shard or several small ones, the problem and a version of the weights.
+Problem and weights are scattered, and tasks name them by key. Dask runs the tasks of a dead worker elsewhere; here we
+scatter again what died with its last holder, and put an end to all waiting.
 """
 
 import asyncio
@@ -24,15 +24,26 @@ from distdual.problems.base import Problem
 from distdual.problems.completed import Completed
 from distdual.rows import Floats, Int32s
 from distdual.workers.pending import Held, arrived, run_all
-from distdual.workers.scan import Loaded, Scan, ShardReport, Source, load_shard, scan_shard
+from distdual.workers.scan import Scan, ShardReport, Source
+from distdual.workers.tasks import (
+    Task,
+    Work,
+    Works,
+    batches,
+    bundle_size,
+    chunks,
+    load_bundle,
+    scan_seconds,
+    scan_tasks,
+    scans_a_task,
+    work_on_shards,
+)
 from distdual.workers.watch import Watch
 
 LOOK = 1.0  # seconds between two looks at the cluster
 PAUSE = 0.5  # seconds before what failed for want of a worker is tried again
 TRIES = 10  # times that a task may be lost with its weights or its scheduler
 DEATHS = 2  # times that Dask may give a task up because workers died of it, four each time
-BATCH = 200  # tasks that travel to the scheduler together
-BATCH_BYTES = 4 << 20  # Dask warns of graphs of more than 10 MB
 
 
 @dataclass(eq=False, slots=True)
@@ -42,30 +53,6 @@ class Scattered:
     name: str
     value: Any
     future: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a worker is to do with one shard."""
-
-    function: Any  # of (source or loaded shard, problem, w, *arguments)
-    arguments: tuple[Any, ...]
-    latent: tuple[Int32s, int] | None  # of the shard's examples; the rest of the problem is the same for all shards
-
-
-@dataclass(eq=False, slots=True)
-class Task:
-    """Work on one shard at one version, and the Dask future that will hold its result."""
-
-    name: str
-    shard: int
-    version: int
-    function: Any
-    arguments: tuple[Any, ...]
-    reads: bool = True  # the shard itself; else it is given one that stays in memory, if they do
-    future: Any = None
-    lost: int = 0
-    deaths: int = 0
 
 
 class Outcome(NamedTuple):
@@ -112,8 +99,10 @@ class DaskExecutor:
         self.workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
         self.watch.look(now, {address: worker["last_seen"] for address, worker in self.workers.items()})
         room = sum(worker["memory_limit"] or 0 for worker in self.workers.values())
-        self.loaded: dict[int, Any] | None = {} if 2 * dataset.nbytes <= room else None
+        self.bundle = bundle_size(dataset, self.slots)
+        self.loaded: dict[int, Any] | None = {} if 2 * dataset.nbytes <= room else None  # by number of bundle
         self.seen: set[int] = set()  # shards whose reading is paid for in a report already
+        self.seconds = scan_seconds(dataset, problem)  # that a scan takes
 
     @property
     def slots(self) -> int:
@@ -122,7 +111,7 @@ class DaskExecutor:
 
     @property
     def pending(self) -> int:
-        return len(self.scans.tasks)
+        return sum(len(task.shards) for task in self.scans.tasks)
 
     def publish(self, version: int, w: Floats) -> None:
         weights = Scattered(f"weights-v{version}", w.copy())
@@ -130,10 +119,14 @@ class DaskExecutor:
         self.held.publish(version, weights)
 
     def start(self, scans: Sequence[Scan]) -> None:
-        self._begin(self.scans, [scan_task(scan) for scan in scans])
+        most = scans_a_task(len(scans), self.slots, self.seconds)
+        self._begin(self.scans, scan_tasks(scans, self.bundle, most))
 
     def collect(self, wait: float) -> list[ShardReport]:
-        return [self._priced(report) for _, report in self._collect(self.scans, wait)]
+        reports = [self._priced(report) for _, found in self._collect(self.scans, wait) for report in found]
+        if reports:
+            self.seconds = sum(report.read_seconds + report.compute_seconds for report in reports) / len(reports)
+        return reports
 
     def drop(self) -> None:
         self._drop(self.scans)
@@ -143,15 +136,18 @@ class DaskExecutor:
 
     def map_shards(self, function: Any, shards: Sequence[int], *parts: Sequence[Any]) -> Iterator[Any]:
         name, version = function.__name__.replace("_", "-"), self.held.newest
-        tasks = [Task(name, each[0], version, function, each) for each in zip(shards, *parts, strict=True)]
-        flight, results = Flight(), dict[Task, Any]()
+        arguments = list(zip(shards, *parts, strict=True))
+        tasks = [
+            Task(name, version, function, [each[0] for each in some], some) for some in chunks(arguments, self.bundle)
+        ]
+        flight, results = Flight(), dict[Task, list[Any]]()
         try:
             self._begin(flight, tasks)
             while flight.tasks:
                 results.update(self._collect(flight, math.inf))
         finally:
             self._drop(flight)
-        return (results[task] for task in tasks)
+        return (result for task in tasks for result in results[task])
 
     def close(self) -> None:
         self.drop()
@@ -181,10 +177,10 @@ class DaskExecutor:
         problem = self._problem()
         for batch in batches(tasks, self.source):
             futures = self.client.map(
-                work_on_shard,
-                [Work(task.function, task.arguments, self._latent(task.shard)) for task in batch],
+                work_on_shards,
+                [self._works(task) for task in batch],
                 self._given(batch),
-                key=[self._key(f"{task.name}-v{task.version}-shard{task.shard}") for task in batch],
+                key=[self._key(str(task)) for task in batch],
                 pure=False,
                 problem=problem.future,
                 w=self.held.by_version[batch[0].version].future,
@@ -206,10 +202,10 @@ class DaskExecutor:
             outcome = Outcome(task, future, None, error)
         flight.ended.put(outcome)
 
-    def _collect(self, flight: Flight, wait: float) -> list[tuple[Task, Any]]:
+    def _collect(self, flight: Flight, wait: float) -> list[tuple[Task, list[Any]]]:
         end = time.monotonic() + wait
         while flight.tasks:
-            found, lost = list[tuple[Task, Any]](), list[Task]()
+            found, lost = list[tuple[Task, list[Any]]](), list[Task]()
             for outcome in flight.arrived(min(end - time.monotonic(), LOOK)):
                 task = outcome.task
                 if outcome.error is None:
@@ -243,7 +239,7 @@ class DaskExecutor:
         if task.deaths >= DEATHS or isinstance(error, MemoryError):
             raise ClusterError(short_of_memory(task, self.workers)) from None
         if task.lost > TRIES:
-            raise ClusterError(f"shard {task.shard}: its task was lost {task.lost} times; is the cluster stable?")
+            raise ClusterError(f"shard {task.shards[0]}: its task was lost {task.lost} times; is the cluster stable?")
 
     def _again(self, flight: Flight, tasks: Sequence[Task]) -> None:
         self._wait_for_worker()
@@ -251,7 +247,7 @@ class DaskExecutor:
         for version in {task.version for task in tasks}:
             self._restore(self.held.by_version[version])
         if self.loaded is not None:
-            self.loaded = {shard: future for shard, future in self.loaded.items() if future.status != "cancelled"}
+            self.loaded = {number: future for number, future in self.loaded.items() if future.status != "cancelled"}
         self._submit(flight, tasks)
         self.events.append(f"{len(tasks)} tasks submitted again")
 
@@ -266,15 +262,19 @@ class DaskExecutor:
     # What tasks are given: a shard or where it is, the problem, the weights.
 
     def _given(self, tasks: Sequence[Task]) -> list[Any]:
-        """For each the shard itself, where these stay in memory, or else what to read it from."""
+        """For each the shards themselves, where they stay in memory, or else what to read them from."""
         if self.loaded is None or tasks[0].reads:
-            return [self._source(task.shard) for task in tasks]
-        new = sorted({task.shard for task in tasks if task.shard not in self.loaded})
+            return [self._source(task.shards[0]) for task in tasks]
+        numbers = [task.shards[0] // self.bundle for task in tasks]
+        new = sorted(set(numbers) - self.loaded.keys())
         if new:
-            sources = [self._source(shard) for shard in new]
-            keys = [self._key(f"read-shard{shard}") for shard in new]
-            self.loaded.update(zip(new, self.client.map(load_shard, sources, new, key=keys, pure=False), strict=True))
-        return [self.loaded[task.shard] for task in tasks]
+            shards = [range(n * self.bundle, min((n + 1) * self.bundle, len(self.first) - 1)) for n in new]
+            sources = [self._source(some[0]) for some in shards]
+            keys = [self._key(f"read-shard{some[0]}") for some in shards]
+            self.loaded.update(
+                zip(new, self.client.map(load_bundle, sources, shards, key=keys, pure=False), strict=True)
+            )
+        return [self.loaded[number] for number in numbers]
 
     def _source(self, shard: int) -> Source | OneShard:
         """Where a shard is stored or, of a data set in our memory, the shard itself."""
@@ -286,6 +286,10 @@ class DaskExecutor:
             self.shared = Scattered("problem", shared)
             self._scatter(self.shared)
         return self.shared
+
+    def _works(self, task: Task) -> Works:
+        each = zip(task.shards, task.arguments, strict=True)
+        return Works(task.function, [Work(shard, own, self._latent(shard)) for shard, own in each])
 
     def _latent(self, shard: int) -> tuple[Int32s, int] | None:
         if not isinstance(self.problem, Completed):
@@ -379,52 +383,10 @@ class DaskExecutor:
             self._look()
 
 
-def scan_task(scan: Scan) -> Task:
-    return Task("scan", scan.shard, scan.version, scan_on_worker, (scan,), reads=False)
-
-
-def batches(tasks: Sequence[Task], source: Source | MemoryDataset) -> Iterator[list[Task]]:
-    """Tasks at one version that travel together."""
-    batch: list[Task] = []
-    size = 0
-    for task in sorted(tasks, key=lambda task: task.version):
-        weight = BATCH_BYTES if isinstance(source, MemoryDataset) else known_bytes(task)
-        if batch and (batch[0].version != task.version or len(batch) == BATCH or size + weight > BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(task)
-        size += weight
-    if batch:
-        yield batch
-
-
-def known_bytes(task: Task) -> int:
-    return sum(part.known.nbytes if isinstance(part, Scan) else 0 for part in task.arguments)
-
-
 def short_of_memory(task: Task, workers: dict[str, Any]) -> str:
     limits = sorted({worker["memory_limit"] for worker in workers.values() if worker["memory_limit"]})
     limit = f" (they have {limits[0] / 2**30:.3g} GiB each)" if limits else ""
     return (
-        f"shard {task.shard}: workers died of it again and again, most likely short of memory{limit}; give them more, "
-        "or prepare the data with smaller --shard-bytes"
+        f"shard {task.shards[0]}: workers died of it again and again, most likely short of memory{limit}; "
+        "give them more, or prepare the data with smaller --shard-bytes"
     )
-
-
-# What follows runs on workers.
-
-
-def work_on_shard(work: Work, given: Any, problem: Problem, w: Floats) -> Any:
-    complete = problem if work.latent is None else Completed(problem, *work.latent)  # type: ignore[arg-type]
-    return work.function(given, complete, w, *work.arguments)
-
-
-def scan_on_worker(given: Any, problem: Problem, w: Floats, scan: Scan) -> ShardReport:
-    loaded = given if isinstance(given, Loaded) else load_shard(given, scan.shard)
-    return scan_shard(problem, loaded, w, scan)._replace(worker=worker_name())
-
-
-def worker_name() -> str:
-    from distributed import get_worker
-
-    return str(get_worker().name).removeprefix("tcp://").removeprefix("tls://")
