@@ -43,7 +43,7 @@ ORDER = [
 ]
 
 HOMES = {
-    "distributed": ["workers/executor.py"],
+    "distributed": ["workers/executor.py", "workers/stream.py"],
     "dask": ["workers/executor.py", "data/arrays.py"],
     "zarr": ["data/"],
     "fsspec": ["data/"],

@@ -54,6 +54,7 @@ class Totals:
     coalesced: int = 0
     wire_bytes: int = 0  # of constraints' rows, from workers to the coordinator
     bytes_read: int = 0
+    gets: int = 0  # objects asked for to read them
     read_seconds: float = 0.0
     scan_seconds: float = 0.0
     wait_seconds: float = 0.0
@@ -284,6 +285,7 @@ class Trainer:
             self.totals.offenders += len(report.offenders.margin)
             self.totals.wire_bytes += rows_nbytes(report.offenders.rows)
             self.totals.bytes_read += report.bytes_read
+            self.totals.gets += report.gets
             self.totals.read_seconds += report.read_seconds
             self.totals.scan_seconds += report.compute_seconds
         return scans, reports, w

@@ -21,7 +21,8 @@ from distdual.interrupt import children_ignore_interrupts
 from distdual.problems.base import Problem
 from distdual.problems.completed import Completed
 from distdual.rows import Floats
-from distdual.workers.scan import Loaded, Scan, ShardReport, Source, load_and_scan, load_shard, scan_shard
+from distdual.workers.scan import Scan, ShardReport, Source, load_and_scan, scan_shard
+from distdual.workers.stream import MOST_AHEAD, Loaded, load_shard
 
 T = TypeVar("T")
 
@@ -58,8 +59,9 @@ class InlineExecutor:
         self.problem = problem
         self.version = -1
         self.w: Floats | None = None
-        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="scan")
         self.shards: dict[int, Loaded] | None = {} if dataset.nbytes <= IN_MEMORY else None
+        ahead = 0 if dataset.nbytes <= IN_MEMORY else MOST_AHEAD
+        self.pool = ThreadPoolExecutor(threads + ahead, thread_name_prefix="scan")
 
     def publish(self, version: int, w: Floats) -> None:
         self.version, self.w = version, w.copy()
@@ -84,7 +86,7 @@ class InlineExecutor:
         if self.shards is None:
             return load_and_scan(self.source, self.problem, self.w, scan)
         loaded = self.shards.get(scan.shard) or load_shard(self.source, scan.shard)
-        self.shards[scan.shard] = loaded._replace(bytes_read=0, read_seconds=0.0)
+        self.shards[scan.shard] = loaded.paid()
         return scan_shard(self.problem, loaded, self.w, scan)
 
 
@@ -105,9 +107,7 @@ class DaskExecutor:
 
     def __init__(self, client: Any, dataset: Dataset | MemoryDataset, problem: Problem) -> None:
         self.client = client
-        self.source: Source | MemoryDataset = (
-            dataset if isinstance(dataset, MemoryDataset) else Source(dataset.location, dataset.fingerprint)
-        )
+        self.source: Source | MemoryDataset = dataset if isinstance(dataset, MemoryDataset) else Source.of(dataset)
         self.problem = problem
         self.first = dataset.first
         self.version = -1
@@ -138,7 +138,7 @@ class DaskExecutor:
     def reports(self, scans: Sequence[Scan]) -> Iterator[ShardReport]:
         for _, report in self._results(scans, self._submit):
             if self.loaded is not None and report.shard in self.seen:
-                report = report._replace(bytes_read=0, read_seconds=0.0)  # noqa: PLW2901
+                report = report._replace(bytes_read=0, gets=0, read_seconds=0.0)  # noqa: PLW2901
             self.seen.add(report.shard)
             yield report
 
