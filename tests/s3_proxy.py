@@ -61,7 +61,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = forward  # noqa: N815
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = forward
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
