@@ -132,6 +132,9 @@ def this_worker() -> Any:
 
 
 def leave_slot() -> None:
+    """Once a task, however many shards it reads."""
     from distributed import secede
+    from distributed.threadpoolexecutor import thread_state
 
-    secede()
+    if getattr(thread_state, "proceed", False):
+        secede()

@@ -55,6 +55,10 @@ class Slow:
         return Read(Shard(number, 0, DenseRows(np.ones((1, 1), dtype=np.float32)), np.zeros(1)), 10, 2)
 
 
+def compute_several(source: Any, *numbers: int) -> list[tuple[int, int, int]]:
+    return [compute(source, number) for number in numbers]
+
+
 def compute(source: Any, number: int) -> tuple[int, int, int]:
     with streamed(source, number) as loaded:
         LOG.change(computing=1)
@@ -72,7 +76,9 @@ def log() -> Log:
 @pytest.fixture(params=[1, 2], ids=["one thread", "two threads"])
 def client(request) -> Iterator[Client]:
     with (
-        LocalCluster(n_workers=1, threads_per_worker=request.param, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        LocalCluster(
+            n_workers=1, threads_per_worker=request.param, processes=False, dashboard_address="127.0.0.1:0"
+        ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
@@ -95,6 +101,11 @@ class TestOnAWorker:
         client.gather(client.map(compute, [Slow(ROOM_BYTES)] * 12, range(12), pure=False))
         assert log.most["held"] == threads_of(client) + 1
         assert log.both > 3
+
+    def test_a_task_may_read_several_shards(self, client, log):
+        tasks = [client.submit(compute_several, Slow(), k, k + 1, pure=False) for k in range(0, 8, 2)]
+        assert client.gather(tasks)[3] == [(6, 10, 2), (7, 10, 2)]
+        assert log.both
 
     def test_a_read_that_fails_gives_its_room_back(self, client, log):
         class Broken(Slow):
