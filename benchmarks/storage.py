@@ -36,7 +36,7 @@ from distdual.data.prepare import prepare_arrays
 from distdual.data.shard import Block
 from distdual.data.store import open_dataset
 from distdual.rows import DenseRows
-from distdual.workers.executor import connect
+from distdual.workers.cluster import connect
 from tests.s3_server import S3Server
 
 RUNS = 3

@@ -25,8 +25,8 @@ from distdual.rows import Floats, Ints, product
 from distdual.support import Support, no_support
 from distdual.workers.executor import open_executor
 from distdual.workers.groups import add_runs
+from distdual.workers.reading import streamed
 from distdual.workers.scan import Source
-from distdual.workers.stream import streamed
 
 SAME = 1e-9  # relative difference up to which a recomputed bound is the recorded one
 FEASIBLE = 1e-9  # relative excess of Σ α over C_i that rounding may leave

@@ -43,8 +43,14 @@ ORDER = [
 ]
 
 HOMES = {
-    "distributed": ["workers/executor.py", "workers/stream.py"],
-    "dask": ["workers/executor.py", "data/arrays.py"],
+    "distributed": [
+        "workers/cluster.py",
+        "workers/executor.py",
+        "workers/on_dask.py",
+        "workers/reading.py",
+        "workers/tasks.py",
+    ],
+    "dask": ["workers/cluster.py", "data/arrays.py"],
     "zarr": ["data/"],
     "fsspec": ["data/"],
     "s3fs": ["data/"],

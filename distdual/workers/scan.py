@@ -16,8 +16,8 @@ from distdual.workers.folds import Fold
 from distdual.workers.groups import EXAMPLE, SHARD, fingerprints, group_members, sum_members
 from distdual.workers.identity import Identities, are_new, identities
 from distdual.workers.members import Notes
+from distdual.workers.reading import Loaded, Openable, streamed
 from distdual.workers.recent import recent_offenders
-from distdual.workers.stream import Loaded, Openable, streamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ class ShardReport(NamedTuple):
     compute_seconds: float
     ticket: int = 0
     gets: int = 0
+    worker: str = ""  # who made it; "" for this process
 
 
 def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> ShardReport:

@@ -12,8 +12,8 @@ from distdual.errors import InputError
 from distdual.problems.base import Keys
 from distdual.problems.binary import Binary
 from distdual.workers.identity import identities, mix_identities
+from distdual.workers.reading import Loaded, load_shard
 from distdual.workers.scan import Scan, Source, load_and_scan, scan_shard
-from distdual.workers.stream import Loaded, load_shard
 from tests import naive
 from tests.build import CLASSES, compiling, examples, shard_of, write
 from tests.problems.contract import assert_same_constraints

@@ -11,7 +11,7 @@ from distributed import Client, LocalCluster
 
 from distdual.data.shard import Read, Shard
 from distdual.rows import DenseRows
-from distdual.workers.stream import MOST_AHEAD, ROOM_BYTES, Turns, load_shard, streamed
+from distdual.workers.reading import MOST_AHEAD, ROOM_BYTES, Turns, load_shard, streamed
 
 READ, COMPUTE = 0.05, 0.05  # seconds
 
