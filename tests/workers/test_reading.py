@@ -23,7 +23,7 @@ class Log:
         self.lock = threading.Lock()
         self.reading = self.computing = self.held = 0
         self.most = {"reading": 0, "computing": 0, "held": 0}
-        self.both = 0  # times that a read began while something was computed
+        self.both = 0  # times that a shard began to be read or computed on while the other was done to another
         self.read: list[int] = []
 
     def change(self, **by: int) -> None:
@@ -31,7 +31,7 @@ class Log:
             for name, step in by.items():
                 setattr(self, name, getattr(self, name) + step)
                 self.most[name] = max(self.most[name], getattr(self, name))
-            if by.get("reading") == 1 and self.computing:
+            if 1 in (by.get("reading"), by.get("computing")) and self.reading and self.computing:
                 self.both += 1
 
 
