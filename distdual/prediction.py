@@ -19,6 +19,7 @@ from distdual.problems.base import Problem
 from distdual.problems.load import Named
 from distdual.rows import Floats, Ints
 from distdual.workers.executor import open_executor
+from distdual.workers.reading import streamed
 from distdual.workers.scan import Source
 
 
@@ -101,15 +102,16 @@ def check_width(expected: int, dataset: Dataset) -> None:
 
 def predict_shard(source: Source, problem: Problem, w: Floats, shard: int, judge: Judge | None) -> PredictedShard:
     """Runs on a worker: predictions of one shard, and sums for the score where there is a judge."""
-    found = source.open().read(shard).shard
-    predicted = problem.predict(w, found)
-    spelt = problem.spell(found, predicted)
-    lengths = None if found.tokens is None or spelt is not None else np.diff(found.tokens)
-    score = None
-    if judge is not None:
-        y = np.array(judge.codes)[found.y] if judge.codes else found.y
-        score = judge.problem.score_shard(found, y, predicted)
-    return PredictedShard(predicted if spelt is None else spelt, score, lengths)
+    with streamed(source, shard) as loaded:
+        found = loaded.shard
+        predicted = problem.predict(w, found)
+        spelt = problem.spell(found, predicted)
+        lengths = None if found.tokens is None or spelt is not None else np.diff(found.tokens)
+        score = None
+        if judge is not None:
+            y = np.array(judge.codes)[found.y] if judge.codes else found.y
+            score = judge.problem.score_shard(found, y, predicted)
+        return PredictedShard(predicted if spelt is None else spelt, score, lengths)
 
 
 def add_up(scores: list[dict[str, float] | None]) -> dict[str, float] | None:

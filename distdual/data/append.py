@@ -45,9 +45,16 @@ class Appender(DatasetWriter):
             room = {spec.name: MANY * layout.chunk_shape(spec)[0] for spec in layout.arrays}
             self.arrays = {name: grown(array_of(self.group, name), length) for name, length in room.items()}
 
+    def finish(self) -> None:
+        if open_dataset(self.location).fingerprint != self.there.fingerprint:
+            raise InputError(f"{self.location}: somebody else has changed the data set meanwhile; append once more")
+        super().finish()
+
     def _undo(self) -> None:
-        """What was there is left alone."""
+        """What was there is left alone, and so is what somebody else has appended."""
         assert self.layout is not None
+        if open_dataset(self.location).fingerprint != self.there.fingerprint:
+            return
         for number in range(self.there.n_shards, len(self.table) + 1):
             for spec in self.layout.arrays:
                 self.location.remove_file(spec.chunk_key(number))

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import zarr
 from numpy.testing import assert_array_equal
 
+from distdual.data.append import Appender
 from distdual.data.location import Location
 from distdual.data.prepare import prepare, prepare_arrays
 from distdual.data.store import Dataset, open_dataset, open_once
@@ -119,6 +120,15 @@ def test_there_must_be_something_to_append_to(location):
     with pytest.raises(InputError, match="there is no data set"):
         prepare_arrays(*made(0), location, "binary", append=True)
     assert location.is_empty()
+
+
+def test_what_somebody_else_appended_meanwhile_is_not_lost(location):
+    prepare_arrays(*made(0), location, "binary", shard_bytes=100)
+    late = Appender(location, "binary")
+    prepare_arrays(*made(2), location, "binary", append=True)
+    with pytest.raises(InputError, match="somebody else has changed the data set meanwhile"), late:
+        late.finish()
+    assert_array_equal(matrix(open_dataset(location))[20:], made(2)[0])
 
 
 def test_columns_are_divided_by_what_they_were_divided_by_before(tmp_path):
