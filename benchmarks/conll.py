@@ -211,7 +211,7 @@ def score_of_crfsuite(model: str, data: Path) -> dict[str, float]:
 def shards(data: Path) -> Iterator[tuple[Shard, tuple[str, ...]]]:
     dataset = open_dataset(Location(str(data)))
     for number in range(dataset.n_shards):
-        yield dataset.read(number)[0], dataset.classes
+        yield dataset.read(number).shard, dataset.classes
 
 
 def sequences(shard: Shard) -> Iterator[tuple[list[list[str]], slice]]:

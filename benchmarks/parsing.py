@@ -113,7 +113,7 @@ def likelihood_weights(problem: Cfg, data: Dataset) -> Any:
     emission = np.zeros((problem.n_features, len(problem.classes)))
     rules = np.zeros(grammar.n_rules)
     for s in range(data.n_shards):
-        shard, _ = data.read(s)
+        shard = data.read(s).shard
         trees = shard.runs["tree"].values
         rules += np.bincount(trees[trees < grammar.n_rules], minlength=grammar.n_rules)
         word = np.repeat(np.arange(len(shard.y)), np.diff(shard.x.indptr))
@@ -156,7 +156,7 @@ def long_sentence(url: str) -> dict[str, Any]:
 
 def first_of_length(data: Dataset, n: int) -> Shard:
     for s in range(data.n_shards):
-        shard, _ = data.read(s)
+        shard = data.read(s).shard
         found = np.flatnonzero(np.diff(shard.tokens) == n)
         if len(found):
             return shard.piece(int(found[0]), int(found[0]) + 1)

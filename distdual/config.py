@@ -16,6 +16,7 @@ from distdual.errors import InputError
 
 T = TypeVar("T")
 
+RETRY_SECONDS = 60.0
 SCHEDULES = ("slope", "gap", "one-pass", "ratio:R", "reprocess:K", "mine", "batch")
 
 
@@ -32,6 +33,11 @@ def check_pattern(name: str, value: str, choices: Sequence[str]) -> None:
         raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
+def check_seconds(name: str, value: float) -> None:
+    if not 0 <= value < math.inf:
+        raise InputError(f"{name} must be a number of seconds, got {value}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig:
     url: str
@@ -40,8 +46,12 @@ class DataConfig:
     storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
     """How to reach it, as fsspec takes it. Never written to a model, a log or an error message."""
 
+    retry_seconds: float = RETRY_SECONDS
+    """For so long workers ask a remote storage again that fails to give them a shard; the run then ends."""
+
     def __post_init__(self) -> None:
         check_url("data.url", self.url)
+        check_seconds("data.retry_seconds", self.retry_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +217,9 @@ class OutputConfig:
     storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
     """How to reach it, as fsspec takes it."""
 
+    retry_seconds: float = RETRY_SECONDS
+    """For so long a remote storage that fails to take a file is asked again; the run then ends."""
+
     overwrite: bool = False
     """Replace a model that is there already."""
 
@@ -221,8 +234,8 @@ class OutputConfig:
 
     def __post_init__(self) -> None:
         check_url("output.url", self.url)
-        if not 0 <= self.checkpoint_every < math.inf:
-            raise InputError(f"output.checkpoint_every must be a number of seconds, got {self.checkpoint_every}")
+        check_seconds("output.retry_seconds", self.retry_seconds)
+        check_seconds("output.checkpoint_every", self.checkpoint_every)
         check_choice("output.dual", self.dual, ["full", "summary"])
 
 

@@ -61,9 +61,9 @@ def train(
     one and raises `Suspended`.
     """
     config = config if isinstance(config, Config) else from_table(config)
-    output = Location(config.output.url, config.output.storage_options)
-    claim(output, overwrite=config.output.overwrite)
-    dataset = open_dataset(Location(config.data.url, config.data.storage_options))
+    output = output_of(config)
+    claim(output.patient(0), overwrite=config.output.overwrite)
+    dataset = open_dataset(data_of(config))
     problem = problem_of(config, dataset)
     prior = prior_of(config, problem.n_weights)
     solver, latent = config.solver, isinstance(problem, LatentProblem)
@@ -120,6 +120,14 @@ def train(
         model.save(output, overwrite=config.output.overwrite)
         tidy(outcome, model.dual, checkpoint)
     return Result(model, model.certificate, outcome.history)
+
+
+def data_of(config: Config) -> Location:
+    return Location(config.data.url, config.data.storage_options, config.data.retry_seconds)
+
+
+def output_of(config: Config) -> Location:
+    return Location(config.output.url, config.output.storage_options, config.output.retry_seconds)
 
 
 def problem_of(config: Config, dataset: Dataset) -> Problem:
@@ -318,6 +326,7 @@ def summarise(outcome: Outcome, target: float, dataset: Dataset | MemoryDataset)
         "read_seconds": totals.read_seconds,
         "idle_seconds": totals.idle_seconds,
         "bytes_read": totals.bytes_read,
+        "gets": totals.gets,
         "n_examples": dataset.n_examples,
         "n_shards": dataset.n_shards,
     }

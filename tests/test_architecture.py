@@ -43,7 +43,13 @@ ORDER = [
 ]
 
 HOMES = {
-    "distributed": ["workers/cluster.py", "workers/executor.py", "workers/on_dask.py", "workers/tasks.py"],
+    "distributed": [
+        "workers/cluster.py",
+        "workers/executor.py",
+        "workers/on_dask.py",
+        "workers/reading.py",
+        "workers/tasks.py",
+    ],
     "dask": ["workers/cluster.py", "data/arrays.py"],
     "zarr": ["data/"],
     "fsspec": ["data/"],
