@@ -21,7 +21,7 @@ from distdual.data.store import Dataset, open_dataset
 from distdual.dual import AnyDual, Dual, GroupDual, Summary, read_npy
 from distdual.errors import InputError, Suspended
 from distdual.hotstart import check_same, hot_start
-from distdual.model import DataInfo, Model, begin_run, claim, load_model, remove_unfinished
+from distdual.model import MANIFEST, DataInfo, Model, begin_run, claim, load_model, read_json, remove_unfinished
 from distdual.prior import Prior
 from distdual.problems import make_problem
 from distdual.problems.base import Problem
@@ -151,7 +151,7 @@ def check_no_checkpoint(config: Config, *, resume: bool) -> None:
 def end_without_checkpoint(terminated: Callable[[], bool]) -> Callable[[Trainer], None]:
     def between(_: Trainer) -> None:
         if terminated():
-            raise Suspended("ended by SIGTERM; of latent problems there are no checkpoints, so it must begin anew")
+            raise Suspended("ended on request; of latent problems there are no checkpoints, so it must begin anew")
 
     return between
 
@@ -199,9 +199,15 @@ def members_of(config: Config, output: Location, grain: int, checkpoint: Checkpo
     try:
         yield checkpoint.members
     except BaseException:
-        if not checkpoint.whole:
+        if not checkpoint.whole and is_alone(output, checkpoint):
             remove_unfinished(output)
         raise
+
+
+def is_alone(output: Location, checkpoint: Checkpoint) -> bool:
+    """Whether what is in the folder is of this run: another may have taken it over."""
+    noted = read_json(output, "run.json").get("members") if output.exists("run.json") else checkpoint.members
+    return bool(noted == checkpoint.members) and not checkpoint.folder.exists(MANIFEST)
 
 
 def tidy(outcome: Outcome, dual: AnyDual, checkpoint: Checkpoint) -> None:
