@@ -92,7 +92,11 @@ class SolverConfig:
     """Decides the order of shards and of ascent steps."""
 
     mode: str = "deterministic"
-    """"deterministic": fixed rounds; the weights do not depend on the number of workers, bit for bit."""
+    """"deterministic": fixed rounds; the weights do not depend on the number of workers, bit for bit. "async": workers
+    scan while the coordinator ascends, and neither waits for the other; the bounds are as proven."""
+
+    max_staleness: int = 8
+    """With mode "async": how many versions of the weights may be published while a scan is under way."""
 
     def __post_init__(self) -> None:
         if not 0 < self.C < math.inf:
@@ -105,7 +109,9 @@ class SolverConfig:
             raise InputError(f"solver.max_seconds must be positive, got {self.max_seconds}")
         if self.seed < 0:
             raise InputError(f"solver.seed must not be negative, got {self.seed}")
-        check_choice("solver.mode", self.mode, ["deterministic"])
+        check_choice("solver.mode", self.mode, ["deterministic", "async"])
+        if self.max_staleness < 1:
+            raise InputError(f"solver.max_staleness must be at least 1, got {self.max_staleness}")
         check_pattern("solver.schedule", self.schedule, SCHEDULES)
         check_pattern("solver.slack", self.slack, ["auto", "example", "block:N", "shard", "all"])
         if not self.cache_bytes > 0:
