@@ -115,7 +115,8 @@ def train(
                 check_same(start, dataset, problem)
                 place = Location(config.solver.start or "", config.data.storage_options).absolute()
                 hot_start(trainer.solver, trainer.grouping, start, place, dataset, executor)
-            outcome = trainer.run()
+            with checkpoint.kept(trainer):
+                outcome = trainer.run()
         model = model_of(outcome, config, dataset, solved, prior, members, more)
         model.save(output, overwrite=config.output.overwrite)
         tidy(outcome, model.dual, checkpoint)
