@@ -22,7 +22,6 @@ import argparse  # noqa: E402
 import sys  # noqa: E402
 import tempfile  # noqa: E402
 import time  # noqa: E402
-import warnings  # noqa: E402
 from datetime import UTC, datetime  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
@@ -47,9 +46,6 @@ def main() -> None:
         arguments.error(f"--repeat must be at least 1, got {told.repeat}")
     if not told.folder.is_dir():
         arguments.error(f"{told.folder} is no folder")
-    for message in ("Liblinear failed to converge", "SVC: the proven gap", "Maximum number of iteration"):
-        warnings.filterwarnings("ignore", message=message)
-    warnings.filterwarnings("ignore", category=FutureWarning)
     record = measure(told.folder, told.suite or list(WHOLE), told.repeat)
     told.out.mkdir(parents=True, exist_ok=True)
     publish.write(record, told.out / "record.json")

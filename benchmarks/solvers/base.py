@@ -1,14 +1,27 @@
 """What does a benchmark ask of a solver? To get ready, then to solve with a given effort."""
 
+import contextlib
 import math
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Protocol
 
 from benchmarks.case import Case
 from benchmarks.objective import Solution
 
 THREADS = 2  # for everybody who can use them
+
+
+@contextlib.contextmanager
+def stopped_early() -> Iterator[None]:
+    """scikit-learn warns of what is meant: that a given effort is all that a solver gets."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
 
 
 class Ladder(Protocol):

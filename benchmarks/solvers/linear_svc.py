@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.case import Case
 from benchmarks.objective import Solution
-from benchmarks.solvers.base import Iterations, Ladder, Peer, Tolerance
+from benchmarks.solvers.base import Iterations, Ladder, Peer, Tolerance, stopped_early
 
 
 class LinearSVC(Peer):
@@ -27,9 +27,10 @@ class LinearSVC(Peer):
         wide, shared = case.x.astype(np.float64), {"C": case.C, "fit_intercept": False, "random_state": 0}
 
         def fit(effort: float) -> Any:
-            if case.kind == "binary":
-                return svm.LinearSVC(loss="hinge", tol=1e-12, max_iter=int(effort), **shared).fit(wide, case.y)
-            return svm.LinearSVC(multi_class="crammer_singer", tol=effort, **shared).fit(wide, case.y)
+            with stopped_early():
+                if case.kind == "binary":
+                    return svm.LinearSVC(loss="hinge", tol=1e-12, max_iter=int(effort), **shared).fit(wide, case.y)
+                return svm.LinearSVC(multi_class="crammer_singer", tol=effort, **shared).fit(wide, case.y)
 
         return fit
 

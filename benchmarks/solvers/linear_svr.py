@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.case import Case
 from benchmarks.objective import Solution
-from benchmarks.solvers.base import Peer
+from benchmarks.solvers.base import Peer, stopped_early
 
 
 class LinearSVR(Peer):
@@ -21,7 +21,12 @@ class LinearSVR(Peer):
 
         wide = case.x.astype(np.float64)
         told = {"C": case.C, "epsilon": case.problem.epsilon, "fit_intercept": False, "tol": 1e-12, "random_state": 0}
-        return lambda effort: svm.LinearSVR(max_iter=int(effort), **told).fit(wide, case.y)
+
+        def fit(effort: float) -> Any:
+            with stopped_early():
+                return svm.LinearSVR(max_iter=int(effort), **told).fit(wide, case.y)
+
+        return fit
 
     def solution(self, case: Case, fitted: Any) -> Solution:  # noqa: ARG002
         return Solution(fitted.coef_.reshape(-1))
