@@ -19,6 +19,8 @@ from benchmarks.objective import Objective
 from benchmarks.solvers import PEERS, Peer
 from benchmarks.solvers.base import Ladder
 
+STARTING = 90.0  # seconds for a process to start, read the data and get ready
+
 
 class Point(NamedTuple):
     """One fit of a peer."""
@@ -92,7 +94,7 @@ def climb_apart(folder: Path, case: str, peer: str, lower: float, limit: float) 
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         try:
-            out, _ = process.communicate(timeout=2 * limit + 60)  # reading the data is not counted
+            out, _ = process.communicate(timeout=limit + STARTING)
             ended = process.returncode == 0
         except subprocess.TimeoutExpired:
             process.kill()

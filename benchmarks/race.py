@@ -15,9 +15,9 @@ from benchmarks.objective import Objective
 from benchmarks.solvers import PEERS, Peer, ours
 
 REFERENCE = 1e-2  # the reference run is to prove this share of the gap, so that L is as good as the optimum
-REFERENCE_SECONDS = 30.0
-LIMIT = 60.0  # seconds that a peer gets for all tries on a case
-PATIENCE = 30.0  # seconds that repetitions of a slow peer may take together
+REFERENCE_SECONDS = 20.0
+LIMIT = 40.0  # seconds that a peer gets for all tries on a case
+PATIENCE = 20.0  # seconds that repetitions of a slow peer may take together
 PROBE_SECONDS = 120.0
 
 

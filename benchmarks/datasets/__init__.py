@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchmarks.case import Case
 from benchmarks.datasets.a9a import a9a
-from benchmarks.datasets.conll import chunks, upos
+from benchmarks.datasets.conll import chunks
 from benchmarks.datasets.covtype import covtype, covtype7
 from benchmarks.datasets.housing import housing
 from benchmarks.datasets.imdb import imdb
@@ -25,7 +25,6 @@ CASES: dict[str, Callable[[Path, Path], Case]] = {
     "housing": housing,
     "ocr": ocr,
     "conll": chunks,
-    "upos": upos,
     "treebank-span": treebank,
     "treebank-zero-one": treebank_whole,
     "tiny": tiny_binary,

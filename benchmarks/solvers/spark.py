@@ -1,8 +1,9 @@
 """pyspark's MLlib LinearSVC: OWL-QN on 1/n Σ hinge + 1/(2 C n) ||w||², two threads of a local Java machine."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.case import Case
@@ -15,6 +16,7 @@ class Spark(Peer):
     package: ClassVar[str] = "pyspark"
     kinds: ClassVar[tuple[str, ...]] = ("binary",)
     effort: ClassVar[str] = "maxIter"
+    apart: ClassVar[bool] = True
 
     def ladder(self, case: Case) -> Ladder:  # noqa: ARG002
         return Iterations(1024, first=4)
@@ -26,6 +28,7 @@ class Spark(Peer):
         settings = {
             "spark.driver.memory": "6g",
             "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.sql.shuffle.partitions": str(THREADS),
@@ -35,7 +38,7 @@ class Spark(Peer):
             build = build.config(key, value)
         session = build.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
-        table = session.createDataFrame(list(rows(case)), ["label", "features"]).coalesce(THREADS).cache()
+        table = table_of(session, case).repartition(THREADS).cache()
         table.count()
         told = {"regParam": 1 / (case.C * len(case.y)), "fitIntercept": False, "standardization": False, "tol": 0.0}
         return lambda effort: LinearSVC(maxIter=int(effort), **told).fit(table)
@@ -44,13 +47,20 @@ class Spark(Peer):
         return Solution(fitted.coefficients.toArray())
 
 
-def rows(case: Case) -> Iterator[tuple[float, Any]]:
+def table_of(session: Any, case: Case) -> Any:
+    """Labels 0 and 1, and vectors."""
+    from pyspark.ml.functions import array_to_vector
     from pyspark.ml.linalg import Vectors
 
-    labels = ((case.y + 1) / 2).tolist()
-    if not sp.issparse(case.x):
-        yield from ((label, Vectors.dense(row)) for label, row in zip(labels, case.x.tolist(), strict=True))
-        return
-    for i, label in enumerate(labels):
-        at = slice(case.x.indptr[i], case.x.indptr[i + 1])
-        yield label, Vectors.sparse(case.x.shape[1], case.x.indices[at], case.x.data[at].astype(float))
+    labels = (case.y + 1) / 2
+    if sp.issparse(case.x):
+        starts, wide = case.x.indptr, case.x.data.astype(np.float64)
+        parts = (slice(starts[i], starts[i + 1]) for i in range(len(labels)))
+        vectors = (Vectors.sparse(case.x.shape[1], case.x.indices[at], wide[at]) for at in parts)
+        return session.createDataFrame(zip(labels.tolist(), vectors, strict=True), ["label", "features"])
+    import pyarrow as pa
+
+    values = pa.array(case.x.astype(np.float64).reshape(-1))
+    starts = pa.array(np.arange(len(labels) + 1, dtype=np.int32) * case.x.shape[1])
+    arrays = pa.table({"label": labels, "x": pa.ListArray.from_arrays(starts, values)})
+    return session.createDataFrame(arrays).select("label", array_to_vector("x").alias("features"))
