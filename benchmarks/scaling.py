@@ -18,7 +18,7 @@ from distdual.config import ClusterConfig, LocalCluster, SolverConfig
 from distdual.data.location import Location
 from distdual.data.prepare import prepare_arrays
 from distdual.errors import InputError
-from distdual.workers.executor import connect
+from distdual.workers.cluster import connect
 
 COLUMNS = ["data", "setting", "seconds", "fastest", "slowest", "first run", "passes", "oracle calls", "gap"]
 SHARDS = (8, 32, 128)
