@@ -16,6 +16,7 @@ from distdual.errors import InputError
 
 T = TypeVar("T")
 
+RETRY_SECONDS = 60.0
 ADDRESS = re.compile(
     r"((?P<protocol>tcp|tls|ws|wss|ucx)://)?(?P<host>\[[\da-fA-F:.]+\]|[^\s/:\[\]]+)(:(?P<port>\d{1,5}))?"
 )
@@ -36,6 +37,11 @@ def check_pattern(name: str, value: str, choices: Sequence[str]) -> None:
         raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
+def check_seconds(name: str, value: float) -> None:
+    if not 0 <= value < math.inf:
+        raise InputError(f"{name} must be a number of seconds, got {value}")
+
+
 def check_address(name: str, address: str) -> None:
     """Say at once what Dask would say late or not clearly."""
     if not ADDRESS.fullmatch(address):
@@ -50,8 +56,12 @@ class DataConfig:
     storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
     """How to reach it, as fsspec takes it. Never written to a model, a log or an error message."""
 
+    retry_seconds: float = RETRY_SECONDS
+    """For so long workers ask a remote storage again that fails to give them a shard; the run then ends."""
+
     def __post_init__(self) -> None:
         check_url("data.url", self.url)
+        check_seconds("data.retry_seconds", self.retry_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +112,11 @@ class SolverConfig:
     """Decides the order of shards and of ascent steps."""
 
     mode: str = "deterministic"
-    """"deterministic": fixed rounds; the weights do not depend on the number of workers, bit for bit."""
+    """"deterministic": fixed rounds; the weights do not depend on the number of workers, bit for bit. "async": workers
+    scan while the coordinator ascends, and neither waits for the other; the bounds are as proven."""
+
+    max_staleness: int = 8
+    """With mode "async": how many versions of the weights may be published while a scan is under way."""
 
     def __post_init__(self) -> None:
         if not 0 < self.C < math.inf:
@@ -115,7 +129,9 @@ class SolverConfig:
             raise InputError(f"solver.max_seconds must be positive, got {self.max_seconds}")
         if self.seed < 0:
             raise InputError(f"solver.seed must not be negative, got {self.seed}")
-        check_choice("solver.mode", self.mode, ["deterministic"])
+        check_choice("solver.mode", self.mode, ["deterministic", "async"])
+        if self.max_staleness < 1:
+            raise InputError(f"solver.max_staleness must be at least 1, got {self.max_staleness}")
         check_pattern("solver.schedule", self.schedule, SCHEDULES)
         check_pattern("solver.slack", self.slack, ["auto", "example", "block:N", "shard", "all"])
         if not self.cache_bytes > 0:
@@ -186,6 +202,14 @@ class ClusterConfig:
     timeout: float = 10.0
     """Seconds to wait for the scheduler and for its first worker."""
 
+    patience: float = 300.0
+    """Seconds that all workers, or the scheduler, may be away during a run before it ends."""
+
+    silence: float = 60.0
+    """Seconds without a sign of life after which a worker is given up and its scans go to others."""
+
+    scan_timeout: float = 1800.0
+    """Seconds that may pass without the end of any scan, though there are workers, before the run ends."""
     tls_ca: str | None = None
     """PEM file of the authority that the scheduler's certificate must be of; goes with an address tls://host:port."""
 
@@ -201,8 +225,9 @@ class ClusterConfig:
         self._check_tls()
         if self.scheduler and self.local:
             raise InputError("cluster.scheduler and cluster.local exclude each other: name one")
-        if not 0 < self.timeout < math.inf:
-            raise InputError(f"cluster.timeout must be a positive number of seconds, got {self.timeout}")
+        for name in ("timeout", "patience", "silence", "scan_timeout"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"cluster.{name} must be a positive number of seconds, got {getattr(self, name)}")
 
     def _check_tls(self) -> None:
         told = {name: getattr(self, name) for name in TLS}
@@ -222,6 +247,9 @@ class OutputConfig:
     storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
     """How to reach it, as fsspec takes it."""
 
+    retry_seconds: float = RETRY_SECONDS
+    """For so long a remote storage that fails to take a file is asked again; the run then ends."""
+
     overwrite: bool = False
     """Replace a model that is there already."""
 
@@ -236,8 +264,8 @@ class OutputConfig:
 
     def __post_init__(self) -> None:
         check_url("output.url", self.url)
-        if not 0 <= self.checkpoint_every < math.inf:
-            raise InputError(f"output.checkpoint_every must be a number of seconds, got {self.checkpoint_every}")
+        check_seconds("output.retry_seconds", self.retry_seconds)
+        check_seconds("output.checkpoint_every", self.checkpoint_every)
         check_choice("output.dual", self.dual, ["full", "summary"])
 
 

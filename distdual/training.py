@@ -13,6 +13,7 @@ from distdual.checkpoint import Checkpoint, identity, open_checkpoint
 from distdual.config import Config, from_table, index_range
 from distdual.coordinator.ascent import add_rows
 from distdual.coordinator.latent import check_possible, train_latent
+from distdual.coordinator.stream import MODES
 from distdual.coordinator.train import Outcome, Round, Trainer, choice_of
 from distdual.data.location import Location
 from distdual.data.memory import MemoryDataset
@@ -60,9 +61,9 @@ def train(
     one and raises `Suspended`.
     """
     config = config if isinstance(config, Config) else from_table(config)
-    output = Location(config.output.url, config.output.storage_options)
-    claim(output, overwrite=config.output.overwrite)
-    dataset = open_dataset(Location(config.data.url, config.data.storage_options))
+    output = output_of(config)
+    claim(output.patient(0), overwrite=config.output.overwrite)
+    dataset = open_dataset(data_of(config))
     problem = problem_of(config, dataset)
     prior = prior_of(config, problem.n_weights)
     solver, latent = config.solver, isinstance(problem, LatentProblem)
@@ -95,7 +96,9 @@ def train(
         between = end_without_checkpoint(terminated) if latent else checkpoint.between
 
         def new_trainer() -> Trainer:
-            return Trainer(problem, dataset, executor, solver, each_round, prior, notes, interrupted, between)
+            return MODES[solver.mode](
+                problem, dataset, executor, solver, each_round, prior, notes, interrupted, between
+            )
 
         solved, more = problem, dict[str, Any]()
         if isinstance(problem, LatentProblem):
@@ -112,11 +115,20 @@ def train(
                 check_same(start, dataset, problem)
                 place = Location(config.solver.start or "", config.data.storage_options).absolute()
                 hot_start(trainer.solver, trainer.grouping, start, place, dataset, executor)
-            outcome = trainer.run()
+            with checkpoint.kept(trainer):
+                outcome = trainer.run()
         model = model_of(outcome, config, dataset, solved, prior, members, more)
         model.save(output, overwrite=config.output.overwrite)
         tidy(outcome, model.dual, checkpoint)
     return Result(model, model.certificate, outcome.history)
+
+
+def data_of(config: Config) -> Location:
+    return Location(config.data.url, config.data.storage_options, config.data.retry_seconds)
+
+
+def output_of(config: Config) -> Location:
+    return Location(config.output.url, config.output.storage_options, config.output.retry_seconds)
 
 
 def problem_of(config: Config, dataset: Dataset) -> Problem:
@@ -305,18 +317,23 @@ def summarise(outcome: Outcome, target: float, dataset: Dataset | MemoryDataset)
         "oracle_calls": totals.oracle_calls,
         "calls_saved": totals.calls_saved,
         "offenders": totals.offenders,
+        "kept": totals.kept,
+        "stale": totals.stale,
         "cache_rows": len(outcome.solver.cache),
         "cache_bytes": outcome.solver.cache.nbytes,
         "support": len(outcome.solver.support()),
         "slack": name_of(outcome.grouping.grain),
         "coalesced": totals.coalesced,
         "wire_bytes": totals.wire_bytes,
+        "published_bytes": totals.published_bytes,
         "seconds": outcome.seconds,
         "ascent_seconds": totals.ascent_seconds,
         "wait_seconds": totals.wait_seconds,
         "scan_seconds": totals.scan_seconds,
         "read_seconds": totals.read_seconds,
+        "idle_seconds": totals.idle_seconds,
         "bytes_read": totals.bytes_read,
+        "gets": totals.gets,
         "n_examples": dataset.n_examples,
         "n_shards": dataset.n_shards,
     }

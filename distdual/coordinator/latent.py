@@ -24,7 +24,7 @@ from distdual.errors import InputError
 from distdual.problems.base import Constraints, Keys
 from distdual.problems.completed import Completed, LatentProblem
 from distdual.rows import Floats, Int32s, Ints, product
-from distdual.workers.scan import Openable
+from distdual.workers.reading import Openable
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ def solve(trainer: Trainer, completed: Completed, gap: float) -> Outcome:
 
 def impute(problem: LatentProblem, trainer: Trainer, values: Int32s, w: Floats) -> Imputed:
     """The best latent values at w, in one pass; in a second one where the problem does not settle for all of them."""
-    trainer.executor.publish(trainer.version, w)
+    trainer.publish(w)
     support = support_of(trainer)
     looks = look(trainer, support, [None] * len(support))
     found = np.concatenate([each.values for each in looks])
@@ -185,7 +185,7 @@ def look_at_shard(
     source: Openable, problem: Completed, w: Floats, shard: int, support: Support, values: Int32s | None
 ) -> Look:
     """Runs on a worker: new latent values unless they are given, P_H(w) with them, and the rows that α moves to."""
-    found, _ = source.open().read(shard)
+    found = source.open().read(shard).shard
     new = problem.problem.impute(w, found) if values is None else values
     then = Completed(problem.problem, new, found.first)
     loss = product(then.costs(found), then.offenders(w, found).slack)
@@ -202,7 +202,6 @@ def go_on(trainer: Trainer, values: Int32s, new: Imputed, w: Floats, tolerance: 
     stay = np.flatnonzero(~np.isin(trainer.solver.cache.example.view, changed))
     alpha = np.concatenate([np.empty(0), *(each.alpha for each in moved)])
     trainer.solver.move(stay, [each.constraints for each in moved], alpha)
-    trainer.version += 1
     trainer.best_w, trainer.best_upper, trainer.best_version = w, new.objective, trainer.version
     trainer.estimate = trainer.shown = np.inf
     if len(changed):  # what is cached can be solved before anything is scanned
@@ -213,7 +212,7 @@ def go_on(trainer: Trainer, values: Int32s, new: Imputed, w: Floats, tolerance: 
 
 def impute_shard(source: Openable, problem: LatentProblem, w: Floats, shard: int) -> Int32s:
     """Runs on a worker."""
-    found, _ = source.open().read(shard)
+    found = source.open().read(shard).shard
     return problem.impute(w, found)
 
 
@@ -222,7 +221,7 @@ def first_values(problem: LatentProblem, trainer: Trainer, start: Floats | None,
     executor, shards = trainer.executor, range(trainer.dataset.n_shards)
     seed = trainer.config.seed + restart
     executor.problem = problem
-    executor.publish(trainer.version, trainer.solver.w if start is None else start)
+    trainer.publish(trainer.solver.w if start is None else start)
     drawn = np.concatenate(list(executor.map_shards(draw_shard, shards, [seed] * len(shards))))
     if start is not None:
         return problem.settle(drawn, np.concatenate(list(executor.map_shards(impute_shard, shards))))
@@ -238,17 +237,17 @@ def first_values(problem: LatentProblem, trainer: Trainer, start: Floats | None,
 
 def draw_shard(source: Openable, problem: LatentProblem, w: Floats, shard: int, seed: int) -> Int32s:  # noqa: ARG001
     """Runs on a worker."""
-    return problem.draw(source.open().read(shard)[0], seed)
+    return problem.draw(source.open().read(shard).shard, seed)
 
 
 def summarise_shard(source: Openable, problem: Completed, w: Floats, shard: int) -> Floats:  # noqa: ARG001
     """Runs on a worker."""
-    return problem.summary(source.open().read(shard)[0])
+    return problem.summary(source.open().read(shard).shard)
 
 
 def guess_shard(source: Openable, problem: LatentProblem, w: Floats, shard: int, total: Floats) -> Int32s:  # noqa: ARG001
     """Runs on a worker."""
-    return problem.guess(total, source.open().read(shard)[0])
+    return problem.guess(total, source.open().read(shard).shard)
 
 
 def check_fall(previous: float, turn: Turn) -> None:
