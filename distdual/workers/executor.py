@@ -148,14 +148,22 @@ def open_executor(
     """The executor that [cluster] asks for, or one on a client that is there already."""
     check_examples(dataset, problem)
     if client is not None:
-        send_module(client, problem)
-        yield from _closing(DaskExecutor(client, dataset, problem, cluster))
+        yield from _closing(on_dask(client, dataset, problem, cluster))
     elif cluster.scheduler or cluster.local:
         with connect(cluster) as own:
-            send_module(own, problem)
-            yield from _closing(DaskExecutor(own, dataset, problem, cluster))
+            yield from _closing(on_dask(own, dataset, problem, cluster))
     else:
         yield from _closing(InlineExecutor(dataset, problem))
+
+
+def on_dask(client: Any, dataset: Dataset | MemoryDataset, problem: Problem, cluster: ClusterConfig) -> DaskExecutor:
+    """An executor whose workers have, or get, the module of a user's own problem."""
+
+    def prepare() -> None:
+        send_module(client, problem)
+
+    prepare()
+    return DaskExecutor(client, dataset, problem, cluster, prepare)
 
 
 def check_examples(dataset: Dataset | MemoryDataset, problem: Problem) -> None:

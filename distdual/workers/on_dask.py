@@ -78,9 +78,16 @@ class DaskExecutor:
     """Shards stay in cluster memory where there is room, under Dask's own memory management."""
 
     def __init__(
-        self, client: Any, dataset: Dataset | MemoryDataset, problem: Problem, limits: ClusterConfig | None = None
+        self,
+        client: Any,
+        dataset: Dataset | MemoryDataset,
+        problem: Problem,
+        limits: ClusterConfig | None = None,
+        prepare: Callable[[], None] = lambda: None,
     ) -> None:
+        """`prepare` is called for a scheduler that was started anew, before any task is sent to it."""
         self.client = client
+        self.prepare = prepare
         self.source: Source | MemoryDataset = dataset if isinstance(dataset, MemoryDataset) else Source.of(dataset)
         self.first = dataset.first
         self.problem = problem
@@ -94,8 +101,10 @@ class DaskExecutor:
         self.watch = Watch(limits or ClusterConfig(), answered=now, manned=now, progress=now)
         self.looking: Future[Any] | None = None
         self.looked = now
-        self.workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
-        self.watch.look(now, {address: worker["last_seen"] for address, worker in self.workers.items()})
+        about = client.scheduler_info(n_workers=-1)
+        self.scheduler: str = about["id"]
+        self.workers: dict[str, Any] = about["workers"]
+        self.watch.look(now, heartbeats(self.workers))
         room = sum(worker["memory_limit"] or 0 for worker in self.workers.values())
         self.bundle = bundle_size(dataset, self.slots)
         self.loaded: dict[int, Any] | None = {} if 2 * dataset.nbytes <= room else None  # by number of bundle
@@ -258,7 +267,8 @@ class DaskExecutor:
     def _drop(self, flight: Flight) -> None:
         if not flight.tasks:
             return
-        self.client.cancel([task.future for task in flight.tasks if task.future is not None])
+        if self.client.status == "running":
+            self.client.cancel([task.future for task in flight.tasks if task.future is not None])
         for task in flight.tasks:
             self.held.end(task.version)
         flight.tasks = set()
@@ -357,19 +367,24 @@ class DaskExecutor:
         if self.looking is not None and self.looking.done():
             looking, self.looking = self.looking, None
             if looking.exception() is None:
-                self._see(now, looking.result()["workers"])
+                self._see(now, looking.result())
+        if self.client.status == "closed":
+            raise ClusterError("the connection to the scheduler was lost, and could not be made again in time")
         if self.looking is None and now - self.looked >= LOOK:
             self.looked = now
             self.looking = self._in_background(self._identity())
-        if self.client.status == "closed":
-            raise ClusterError("the connection to the scheduler was lost, and could not be made again in time")
         self.watch.check(now)
 
     async def _identity(self) -> Any:
         return await self.client.scheduler.identity(n_workers=-1)
 
-    def _see(self, now: float, workers: dict[str, Any]) -> None:
-        change = self.watch.look(now, {address: worker["last_seen"] for address, worker in workers.items()})
+    def _see(self, now: float, about: dict[str, Any]) -> None:
+        if about["id"] != self.scheduler:
+            self.scheduler = about["id"]
+            self.events.append("the scheduler was started anew")
+            self.prepare()
+        workers = about["workers"]
+        change = self.watch.look(now, heartbeats(workers))
         self.workers = {address: worker for address, worker in workers.items() if address not in change.silent}
         self.events += [f"worker {address} joined" for address in change.joined]
         self.events += [f"worker {address} left" for address in change.left]
@@ -382,9 +397,15 @@ class DaskExecutor:
         await self.client.scheduler.unregister(address=address, stimulus_id=f"silent-{self.run}", expected=True)
 
     def _wait_for_worker(self) -> None:
+        self.workers = {}  # what was known of them may be no longer so
         while not self.workers or self.client.status != "running":
-            time.sleep(PAUSE)
+            self.looked = -math.inf
             self._look()
+            time.sleep(PAUSE / 10)
+
+
+def heartbeats(workers: dict[str, Any]) -> dict[str, float]:
+    return {address: worker["last_seen"] for address, worker in workers.items()}
 
 
 def short_of_memory(task: Task, workers: dict[str, Any]) -> str:
