@@ -21,7 +21,7 @@ from distdual.data.store import Dataset, open_dataset
 from distdual.dual import AnyDual, Dual, GroupDual, Summary, read_npy
 from distdual.errors import InputError, Suspended
 from distdual.hotstart import check_same, hot_start
-from distdual.model import DataInfo, Model, begin_run, claim, load_model, remove_unfinished
+from distdual.model import MANIFEST, DataInfo, Model, begin_run, claim, load_model, read_json, remove_unfinished
 from distdual.prior import Prior
 from distdual.problems import make_problem
 from distdual.problems.base import Problem
@@ -61,9 +61,9 @@ def train(
     one and raises `Suspended`.
     """
     config = config if isinstance(config, Config) else from_table(config)
-    output = Location(config.output.url, config.output.storage_options)
-    claim(output, overwrite=config.output.overwrite)
-    dataset = open_dataset(Location(config.data.url, config.data.storage_options))
+    output = output_of(config)
+    claim(output.patient(0), overwrite=config.output.overwrite)
+    dataset = open_dataset(data_of(config))
     problem = problem_of(config, dataset)
     prior = prior_of(config, problem.n_weights)
     solver, latent = config.solver, isinstance(problem, LatentProblem)
@@ -123,6 +123,14 @@ def train(
     return Result(model, model.certificate, outcome.history)
 
 
+def data_of(config: Config) -> Location:
+    return Location(config.data.url, config.data.storage_options, config.data.retry_seconds)
+
+
+def output_of(config: Config) -> Location:
+    return Location(config.output.url, config.output.storage_options, config.output.retry_seconds)
+
+
 def problem_of(config: Config, dataset: Dataset) -> Problem:
     """The problem that [problem] describes, made for this data set."""
     problem = make_problem(
@@ -144,7 +152,7 @@ def check_no_checkpoint(config: Config, *, resume: bool) -> None:
 def end_without_checkpoint(terminated: Callable[[], bool]) -> Callable[[Trainer], None]:
     def between(_: Trainer) -> None:
         if terminated():
-            raise Suspended("ended by SIGTERM; of latent problems there are no checkpoints, so it must begin anew")
+            raise Suspended("ended on request; of latent problems there are no checkpoints, so it must begin anew")
 
     return between
 
@@ -192,9 +200,15 @@ def members_of(config: Config, output: Location, grain: int, checkpoint: Checkpo
     try:
         yield checkpoint.members
     except BaseException:
-        if not checkpoint.whole:
+        if not checkpoint.whole and is_alone(output, checkpoint):
             remove_unfinished(output)
         raise
+
+
+def is_alone(output: Location, checkpoint: Checkpoint) -> bool:
+    """Whether what is in the folder is of this run: another may have taken it over."""
+    noted = read_json(output, "run.json").get("members") if output.exists("run.json") else checkpoint.members
+    return bool(noted == checkpoint.members) and not checkpoint.folder.exists(MANIFEST)
 
 
 def tidy(outcome: Outcome, dual: AnyDual, checkpoint: Checkpoint) -> None:
@@ -303,18 +317,23 @@ def summarise(outcome: Outcome, target: float, dataset: Dataset | MemoryDataset)
         "oracle_calls": totals.oracle_calls,
         "calls_saved": totals.calls_saved,
         "offenders": totals.offenders,
+        "kept": totals.kept,
+        "stale": totals.stale,
         "cache_rows": len(outcome.solver.cache),
         "cache_bytes": outcome.solver.cache.nbytes,
         "support": len(outcome.solver.support()),
         "slack": name_of(outcome.grouping.grain),
         "coalesced": totals.coalesced,
         "wire_bytes": totals.wire_bytes,
+        "published_bytes": totals.published_bytes,
         "seconds": outcome.seconds,
         "ascent_seconds": totals.ascent_seconds,
         "wait_seconds": totals.wait_seconds,
         "scan_seconds": totals.scan_seconds,
         "read_seconds": totals.read_seconds,
+        "idle_seconds": totals.idle_seconds,
         "bytes_read": totals.bytes_read,
+        "gets": totals.gets,
         "n_examples": dataset.n_examples,
         "n_shards": dataset.n_shards,
     }

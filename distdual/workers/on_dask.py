@@ -89,9 +89,7 @@ class DaskExecutor:
         """`prepare` is called for a scheduler that was started anew, before any task is sent to it."""
         self.client = client
         self.prepare = prepare
-        self.source: Source | MemoryDataset = (
-            dataset if isinstance(dataset, MemoryDataset) else Source(dataset.location, dataset.fingerprint)
-        )
+        self.source: Source | MemoryDataset = dataset if isinstance(dataset, MemoryDataset) else Source.of(dataset)
         self.first = dataset.first
         self.problem = problem
         self.events: list[str] = []
@@ -151,14 +149,20 @@ class DaskExecutor:
         tasks = [
             Task(name, version, function, [each[0] for each in some], some) for some in chunks(arguments, self.bundle)
         ]
-        flight, results = Flight(), dict[Task, list[Any]]()
+        flight = Flight()
+        self._begin(flight, tasks)
+        return self._in_order(flight, tasks)
+
+    def _in_order(self, flight: Flight, tasks: Sequence[Task]) -> Iterator[Any]:
+        """Results as they are asked for; of a large data set, all of them at once might not fit in our memory."""
+        results: dict[Task, list[Any]] = {}
         try:
-            self._begin(flight, tasks)
-            while flight.tasks:
-                results.update(self._collect(flight, math.inf))
+            for task in tasks:
+                while task not in results:
+                    results.update(self._collect(flight, math.inf))
+                yield from results.pop(task)
         finally:
             self._drop(flight)
-        return (result for task in tasks for result in results[task])
 
     def close(self) -> None:
         self.drop()
@@ -169,7 +173,7 @@ class DaskExecutor:
     def _priced(self, report: ShardReport) -> ShardReport:
         """Reading is paid for once, where a shard stays in memory."""
         if self.loaded is not None and report.shard in self.seen:
-            return report._replace(bytes_read=0, read_seconds=0.0)
+            return report._replace(bytes_read=0, gets=0, read_seconds=0.0)
         self.seen.add(report.shard)
         return report
 
