@@ -3,10 +3,13 @@
 Real processes and a real S3 server. `pytest -m slow tests/test_faults.py` runs all seeds and the faults that last long.
 """
 
+import json
 import logging
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,10 +32,12 @@ from distdual.workers.executor import DaskExecutor
 from tests.build import CLASSES, examples
 from tests.dask_processes import DaskProcesses
 from tests.s3_server import S3Server
+from tests.shell import environment
 from tests.workers.test_executor import SlowBinary, scans
 
 MADE = examples(0, 2400, 12, flip=0.3)
 LATE = 0.1  # seconds: a fault comes up to so much later than the round that brings it
+LONG = {"gap": 1e-9, "max_passes": 40}
 SLOW = pytest.mark.slow
 SEEDS = [pytest.param(n, marks=[SLOW] if n >= 1 else []) for n in range(20)]
 MODES = ["deterministic", "async"]
@@ -92,9 +97,8 @@ def soon(rng: random.Random, fault: Callable[[], Any]) -> Callable[[], None]:
 
 def check(result: Result, config: dict[str, Any], whole: Result) -> None:
     """No certificate is lost or wrong, and where rounds are fixed the weights are the same, bit for bit."""
-    found = verify(
-        Location(config["output"]["url"]), Location(config["data"]["url"], config["data"]["storage_options"])
-    )
+    model = Location(config["output"]["url"], config["output"].get("storage_options", {}))
+    found = verify(model, Location(**config["data"]))
     assert found.findings == ()
     assert found.lower <= whole.certificate["upper"]
     assert found.upper >= whole.certificate["lower"]
@@ -219,6 +223,80 @@ def test_without_a_scheduler_a_run_ends_with_a_sentence_and_resumes(
     with pytest.raises(ClusterError, match=r"the (connection to the )?scheduler .*; the checkpoint is in"):
         train(config, watch=at_round(3, lambda: cluster.end(process)))
     result = train(told(data, tmp_path / "model"), resume=True)  # by threads of this process
+    check(result, config, whole)
+
+
+@pytest.fixture(scope="module")
+def longer(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return train({**told(data, tmp_path_factory.mktemp("longer") / "model", **LONG)})
+
+
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=[SLOW] if n >= 1 else []) for n in range(20)])
+@pytest.mark.parametrize("mode", [pytest.param("deterministic", marks=SLOW), "async"])
+def test_the_coordinator_killed_at_any_moment_goes_on_from_s3(
+    mode: str, seed: int, cluster: DaskProcesses, data: dict[str, Any], s3: S3Server, longer: Result, tmp_path: Path
+) -> None:
+    rng = random.Random(seed)
+    config = told(data, s3.url("run"), cluster.address, mode=mode, **LONG)
+    config["output"] = {**config["output"], "storage_options": s3.storage_options, "checkpoint_every": 1e-9}
+    folder = config["output"]["url"].removeprefix("s3://")
+    lowers = [-np.inf]
+    for _ in range(rng.randint(1, 2)):
+        (tmp_path / "log").unlink(missing_ok=True)
+        kill_coordinator(config, tmp_path, rng)
+        if s3.files().exists(f"{folder}/checkpoint/manifest.json"):
+            lowers.append(json.loads(s3.files().cat(f"{folder}/checkpoint/manifest.json"))["summary"]["lower"])
+    config["output"]["overwrite"] = True  # it may have been killed when the model was there, but not yet tidied up
+    result = train(config, resume=True)
+    check(result, config, longer)
+    lowers.append(result.certificate["lower"])
+    assert lowers == sorted(lowers)
+
+
+def kill_coordinator(config: dict[str, Any], folder: Path, rng: random.Random) -> None:
+    """Train in a process of its own, with kill −9 at some moment after its first round."""
+    (folder / "run.json").write_text(json.dumps(config))
+    with (folder / "err").open("wb") as err:
+        process = subprocess.Popen([sys.executable, "-c", RUN, "run.json"], cwd=folder, env=environment(), stderr=err)
+    try:
+        end = time.monotonic() + 120
+        while process.poll() is None and not (folder / "log").exists():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0.0, 1.0))
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode in (0, -signal.SIGKILL), (folder / "err").read_text()
+
+
+RUN = """
+import json, sys
+from pathlib import Path
+from distdual import train
+train(json.loads(Path(sys.argv[1]).read_text()), resume=True, watch=lambda line: Path("log").touch())
+"""
+
+
+@SLOW
+@pytest.mark.parametrize("mode", MODES)
+def test_a_storage_that_fails_for_20_seconds_is_waited_for(
+    mode: str, cluster: DaskProcesses, own_s3: S3Server, tmp_path: Path
+) -> None:
+    """Workers write who is in each group's row, and the coordinator its checkpoints: every round needs the storage."""
+    data = {"url": own_s3.url("faults"), "storage_options": own_s3.storage_options}
+    prepare_arrays(MADE.x, MADE.y, data["url"], "binary", shard_bytes=48 * 300, storage_options=own_s3.storage_options)
+    whole = train(told(data, tmp_path / "whole", slack="block:8"))
+
+    def fail() -> None:
+        own_s3.kill()
+        threading.Timer(20.0, own_s3.start).start()
+
+    config = told(data, own_s3.url("run"), cluster.address, mode=mode, slack="block:8")
+    config["output"] = {**config["output"], "storage_options": own_s3.storage_options, "checkpoint_every": 1e-9}
+    begin = time.monotonic()
+    result = train(config, watch=at_round(3, fail))
+    assert time.monotonic() - begin > 20.0
     check(result, config, whole)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from distdual.config import Config
 from distdual.coordinator.train import Round
 from distdual.data.location import Location, without_secrets
-from distdual.errors import InputError, Superseded, Suspended
+from distdual.errors import ClusterError, InputError, Superseded, Suspended
 from distdual.jobs.record import LOG, Record, forget_asking, is_asked_to_end, read, save
 from distdual.model import CHECKPOINT, MANIFEST, read_json, remove_unfinished
 from distdual.report.runlog import to_text
@@ -75,6 +75,8 @@ class Attempt:
         except Exception as error:
             if not self._worker_runs():
                 raise  # it is closing, which breaks what is under way; Dask runs the task elsewhere
+            if isinstance(error, ClusterError):
+                return self._ended("failed", error, 1, config)
             log.exception("job %s failed", self.record.id)
             return self._ended("failed", f"{type(error).__name__}: {error}", 1, config)
         code = 0 if certificate["certified"] else 1
