@@ -342,6 +342,8 @@ def show_verification(checked: dict[str, Any]) -> None:
     word = "verified" if checked["certified"] else "NOT verified"
     gap = "" if checked["estimate"] is not None else f", gap {checked['gap']:.2e}"
     paper.print(f"{word}: {bounds(checked)}{gap}")
+    if checked["objective"] is not None:
+        paper.print(f"latent     objective {checked['objective']:.8g}; the bounds are those of the last convex problem")
     for finding in checked["findings"]:
         paper.print(f"  - {finding}")
 

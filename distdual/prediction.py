@@ -16,6 +16,7 @@ from distdual.data.write import label_name
 from distdual.errors import InputError
 from distdual.model import Model, check_texts, load_model
 from distdual.problems.base import Problem
+from distdual.problems.completed import stated
 from distdual.problems.load import Named
 from distdual.rows import Floats, Ints
 from distdual.workers.executor import open_executor
@@ -44,9 +45,10 @@ def predict(
     known = load_model(model if isinstance(model, Location) else Location(model), problem)
     dataset = open_dataset(data if isinstance(data, Location) else Location(data))
     check_features(known, dataset)
-    classes = tuple(known.problem.describe()["classes"])
-    judge = judge_of(known.problem, classes, dataset.classes)
-    with open_executor(cluster or ClusterConfig(), dataset, known.problem, client) as executor:
+    asked = stated(known.problem)
+    classes = tuple(asked.describe()["classes"])
+    judge = judge_of(asked, classes, dataset.classes)
+    with open_executor(cluster or ClusterConfig(), dataset, asked, client) as executor:
         executor.publish(0, known.w)
         shards = range(dataset.n_shards)
         parts = list(executor.map_shards(predict_shard, shards, [judge] * len(shards)))

@@ -4,8 +4,9 @@ Each shard is read once; a worker computes Σ cost_i ξ_i(w) over it for P(w), a
 its examples from the data, for D(α). Nothing of the trainer is used but the problem's own mathematics.
 """
 
+import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +21,9 @@ from distdual.model import Model, changed_files, check_texts, load_model
 from distdual.problems.base import Problem
 from distdual.problems.completed import Completed
 from distdual.problems.load import Named
-from distdual.rows import Floats, Ints, product
+from distdual.rows import Floats, Int32s, Ints, product
 from distdual.support import Support, no_support
-from distdual.workers.executor import open_executor
+from distdual.workers.executor import Executor, open_executor
 from distdual.workers.groups import add_runs
 from distdual.workers.scan import Source
 
@@ -54,6 +55,7 @@ class Verification:
     oracle_calls: int
     bytes_read: int
     estimate: float | None = None  # of P(w), where inexact inference proves no upper bound: that is then infinite
+    objective: float | None = None  # of a latent problem: its non-convex P(w), latent values imputed anew
 
 
 def verify(
@@ -79,6 +81,7 @@ def verify(
         executor.publish(0, claimed.w)
         shards = range(dataset.n_shards)
         checks = list(executor.map_shards(check_shard, shards, [claimed.C] * len(shards), supports))
+        imputed = nonconvex(claimed, dataset, executor) if isinstance(claimed.problem, Completed) else None
     findings = [
         *(f"{folder}/{name} is not what training wrote" for name in changed_files(folder, claimed.certificate)),
         *data_findings(claimed, dataset, [c.shard for c in checks if c.bytes_read < 0]),
@@ -87,7 +90,7 @@ def verify(
         *([] if multipliers_are_valid(claimed) else [f"{folder}/dual/beta.npy: β is not feasible"]),
         *([] if keeps_signs(claimed) else [f"{folder}/weights.npy: a weight is negative that may not be"]),
     ]
-    return conclude(claimed, dataset, checks, findings)
+    return conclude(claimed, dataset, checks, imputed, findings)
 
 
 def check_shape(model: Model, dataset: Dataset) -> None:
@@ -97,8 +100,8 @@ def check_shape(model: Model, dataset: Dataset) -> None:
         if described[name] != value:
             raise InputError(f"{dataset.location}: {name} is {value}, but the model was trained with {described[name]}")
     check_texts(model.problem, dataset)
-    if isinstance(model.problem, Completed) and len(model.problem.values) != dataset.n_examples:
-        found_values = f"{len(model.problem.values)} latent values"
+    if isinstance(model.problem, Completed) and model.problem.n_examples != dataset.n_examples:
+        found_values = f"latent values of {model.problem.n_examples}"
         raise InputError(f"{dataset.location}: {dataset.n_examples} examples, but the model has {found_values}")
 
 
@@ -153,6 +156,34 @@ def check_shard(
     )
 
 
+class ShardImputed(NamedTuple):
+    values: Int32s
+    loss: float  # Σ cost_i ξ_i(w) with these
+
+
+def nonconvex(model: Model, dataset: Dataset, executor: Executor) -> float:
+    """P(w) of a latent problem, latent values imputed anew; those that may not be left come back in a second pass."""
+    assert isinstance(model.problem, Completed)
+    now, shards = model.problem, range(dataset.n_shards)
+    parts = list(executor.map_shards(impute_shard, shards, [None] * len(shards)))
+    found = np.concatenate([part.values for part in parts])
+    settled = replace(now, values=now.problem.settle(now.values, found))
+    if (settled.values != found).any():
+        given = [settled.part(int(a), int(b)).values for a, b in itertools.pairwise(dataset.first)]
+        parts = list(executor.map_shards(impute_shard, shards, given))
+    return model.prior.penalty(model.w) + model.C * math.fsum(part.loss for part in parts)
+
+
+def impute_shard(
+    source: Source | Dataset, problem: Completed, w: Floats, shard: int, values: Int32s | None
+) -> ShardImputed:
+    """Runs on a worker: the loss with the best latent values, or with those that are given."""
+    found, _ = source.open().read(shard, check=False)
+    new = problem.problem.impute(w, found) if values is None else values
+    then = problem.problem.completed(found, new)
+    return ShardImputed(new, product(then.costs(found), then.offenders(w, found).slack))
+
+
 def data_findings(model: Model, dataset: Dataset, damaged: list[int]) -> list[str]:
     """What differs between the data set and the one the model was trained on."""
     if damaged:
@@ -184,7 +215,9 @@ def dual_findings(folder: Location, checks: list[ShardCheck]) -> list[str]:
     return [f"{folder}/dual: α is not feasible for {len(infeasible)} examples, the first is example {infeasible[0]}"]
 
 
-def conclude(model: Model, dataset: Dataset, checks: list[ShardCheck], findings: list[str]) -> Verification:
+def conclude(
+    model: Model, dataset: Dataset, checks: list[ShardCheck], imputed: float | None, findings: list[str]
+) -> Verification:
     """Add up, compare with what the folder claims, and decide."""
     losses = [ShardLoss(check.shard, 0, check.loss, check.exact) for check in checks]
     exact = all(check.exact for check in checks)
@@ -200,7 +233,9 @@ def conclude(model: Model, dataset: Dataset, checks: list[ShardCheck], findings:
             v, margins = model.dual.v.copy(), [float(model.dual.linear[0])]
         v[: len(model.dual.beta)] += model.dual.beta
         lower = math.fsum(margins) - model.prior.conjugate(v)
-    for name, found in (("lower", lower), ("upper" if exact else "estimate", value)):
+    recomputed = {"lower": lower, "upper" if exact else "estimate": value}
+    recomputed |= {} if imputed is None else {"latent.objective": imputed}
+    for name, found in recomputed.items():
         said = claimed_number(model, name)
         if not abs(said - found) <= SAME * max(abs(said), abs(found)):
             findings.append(f"{name} is {found:.12g} when recomputed, certificate.json says {said:.12g}")
@@ -219,13 +254,16 @@ def conclude(model: Model, dataset: Dataset, checks: list[ShardCheck], findings:
         not findings and gap <= target,
         tuple(findings),
         model.dual.support,
-        dataset.n_examples,
+        dataset.n_examples * (1 if imputed is None else 2),
         sum(max(0, check.bytes_read) for check in checks),
         None if exact else value,
+        imputed,
     )
 
 
 def claimed_number(model: Model, name: str) -> float:
     """What certificate.json says, or NaN, which agrees with nothing."""
-    value = model.certificate.get(name)
+    value: Any = model.certificate
+    for key in name.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
     return float(value) if isinstance(value, int | float) else math.nan

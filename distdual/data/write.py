@@ -44,7 +44,7 @@ from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints, n_rows
 
 MANY = 1 << 30  # shards an array has room for until the real number is known; Zarr's metadata does not grow with it
 SHARD_BYTES = 16 << 20
-SEQUENCES = ("chain", "cfg", "latent")  # the problems whose examples are runs of rows
+SEQUENCES = ("chain", "cfg", "latent", "latent_chain")  # the problems whose examples are runs of rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from distdual.data.store import Dataset
 from distdual.errors import InputError
 from distdual.interrupt import children_ignore_interrupts
 from distdual.problems.base import Problem
-from distdual.problems.completed import Completed
+from distdual.problems.completed import stated
 from distdual.rows import Floats
 from distdual.workers.scan import Loaded, Scan, ShardReport, Source, load_and_scan, load_shard, scan_shard
 
@@ -256,8 +256,7 @@ def send_module(client: Any, problem: Problem) -> None:
 
 def module_file(problem: Problem) -> str | None:
     """The .py file that defines the problem, if it is neither part of a package nor installed."""
-    stated = problem.problem if isinstance(problem, Completed) else problem
-    name = type(stated).__module__
+    name = type(stated(problem)).__module__
     file = getattr(sys.modules.get(name), "__file__", None) or ""
     installed = any(Path(file).is_relative_to(sysconfig.get_path(place)) for place in ("purelib", "platlib", "stdlib"))
     return file if "." not in name and name != "__main__" and file.endswith(".py") and not installed else None
