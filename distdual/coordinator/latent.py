@@ -139,7 +139,8 @@ class LatentRun:
             settled = self._close_turn(outcome, new)
             spent = outcome.certificate.gap > self.trainer.config.gap or self.trainer.solver.should_stop()
             if spent or (self.tight and settled) or len(self.trace) == self.problem.rounds:
-                return Ended(self.trainer, now, self.trace, outcome.reason, outcome.seconds)
+                reason = why_ended(outcome, self.trainer, self.target)
+                return Ended(self.trainer, now, self.trace, reason, outcome.seconds)
             self._open_turn(new, outcome.w, settled=settled)
             now = new.completed
 
@@ -223,6 +224,13 @@ def know(trainer: Trainer, w: Floats, upper: float) -> None:
     trainer.version += 1
     trainer.best_w, trainer.best_upper, trainer.best_version = w, upper, trainer.version
     trainer.estimate = trainer.shown = np.inf
+
+
+def why_ended(outcome: Outcome, trainer: Trainer, target: float) -> str:
+    """Where a loose convex problem was the last, it was not its gap that ended the run."""
+    if not target < outcome.certificate.gap <= trainer.config.gap:
+        return outcome.reason
+    return "interrupted" if trainer.interrupted() else f"{trainer.config.max_seconds:g} seconds are over"
 
 
 def check_fall(previous: float, turn: Turn) -> None:
