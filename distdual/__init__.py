@@ -11,7 +11,7 @@ training, verification, prediction, heldout, sweeping, estimators, selftest, qui
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from distdual.estimators import SVC, SVR, ChainSVM, StructuralSVM
+    from distdual.estimators import SVC, SVR, ChainSVM, LatentSVM, StructuralSVM
     from distdual.model import load_model
     from distdual.prediction import Predictions, predict
     from distdual.problems.own import UserProblem
@@ -26,6 +26,7 @@ __all__ = [
     "SVC",
     "SVR",
     "ChainSVM",
+    "LatentSVM",
     "LatentUserProblem",
     "Predictions",
     "Result",
@@ -58,6 +59,7 @@ _HOME = {
     "SVC": "estimators",
     "SVR": "estimators",
     "ChainSVM": "estimators",
+    "LatentSVM": "estimators",
     "StructuralSVM": "estimators",
 }
 
