@@ -100,12 +100,12 @@ def train(
 
         solved, more = problem, dict[str, Any]()
         if isinstance(problem, LatentProblem):
-            run = latent_run(problem, new_trainer, start, solver.seed, checkpoint, saved, runlog)
+            run = latent_run(problem, new_trainer, start, checkpoint, saved, runlog.write)
             del saved  # the cache has a copy
             found = run.run()
             outcome, solved, more = found.outcome, found.completed, {"latent": found.summary()}
         else:
-            trainer = convex_run(new_trainer(), config, start, checkpoint, saved, runlog)
+            trainer = convex_run(new_trainer(), config, start, checkpoint, saved, runlog.write)
             del saved
             outcome = trainer.run()
         model = model_of(outcome, config, dataset, solved, prior, members, more)
@@ -133,12 +133,13 @@ def convex_run(
     start: Model | None,
     checkpoint: Checkpoint,
     saved: Saved | None,
-    runlog: RunLog,
+    tell: Callable[[Round], None],
 ) -> Trainer:
-    """A run that begins, from a model if there is one to start from, or goes on."""
+    """A run that begins, from a model if there is one to start from, or goes on; then what it did before is told."""
     if saved:
         checkpoint.restore(trainer, saved)
-        runlog.repeat(trainer.history)
+        for line in trainer.history:
+            tell(line)
     if start:
         assert isinstance(trainer.dataset, Dataset)
         check_same(start, trainer.dataset, trainer.problem)
@@ -151,18 +152,19 @@ def latent_run(
     problem: LatentProblem,
     new_trainer: Callable[[], Trainer],
     start: Model | None,
-    seed: int,
     checkpoint: Checkpoint,
     saved: Saved | None,
-    runlog: RunLog,
+    tell: Callable[[Round], None],
 ) -> LatentRun:
     """The same for a latent problem: of a model to start from it takes the weights."""
-    first = None if start is None else problem.start_from(stated(start.problem), start.w, seed)
-    run = LatentRun(problem, new_trainer, first)
+    run = LatentRun(problem, new_trainer)
+    if start is not None:
+        run.start = problem.start_from(stated(start.problem), start.w, run.trainer.config.seed)
     checkpoint.latent = lambda: pack_latent(run)
     if saved:
         checkpoint.restore_latent(run, saved)
-        runlog.repeat(run.trainer.history)
+        for line in run.trainer.history:
+            tell(line)
     return run
 
 

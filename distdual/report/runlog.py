@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -30,11 +29,6 @@ class RunLog:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         if self.file:
             self.file.close()
-
-    def repeat(self, lines: Iterable[Round]) -> None:
-        """What a run has written before it was ended: this file is new."""
-        for line in lines:
-            self.write(line)
 
     def write(self, line: Round) -> None:
         if self.file:
