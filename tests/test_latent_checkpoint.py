@@ -56,7 +56,9 @@ def same(one: Path, other: Path) -> None:
     assert traces[0] == traces[1]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind == "mixtures" else []) for kind in KINDS]
+)
 def test_a_latent_run_killed_at_any_moment_goes_on_and_ends_the_same_with(kind: str, tmp_path: Path) -> None:
     config = told(tmp_path, kind, output={"checkpoint_every": OFTEN})
     for each in killed("moments", tmp_path / "runs", config, 1, 2):
@@ -83,6 +85,14 @@ def test_a_latent_run_that_is_ended_over_and_over_ends_the_same_with(kind: str, 
     assert len((tmp_path / "log").read_text().splitlines()) == len(whole.history)
     assert result.certificate["oracle_calls"] == whole.certificate["oracle_calls"]
     assert not (tmp_path / "model" / "checkpoint").exists()
+
+
+def test_an_asynchronous_latent_run_goes_on(tmp_path: Path) -> None:
+    config = told(tmp_path, "sub-states", mode="async")
+    suspend(config, 20)
+    result = train(config, resume=True)
+    assert result.certificate["certified"]
+    assert verify(str(tmp_path / "model")).certified
 
 
 def restart_of(checkpoint: Path) -> int:

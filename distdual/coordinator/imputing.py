@@ -45,7 +45,7 @@ def first_values(trainer: Trainer, problem: LatentProblem, seed: int, guesses: i
     """Latent values to begin with: drawn at random, then improved on so many times or until the time is over."""
     executor, shards = trainer.executor, range(trainer.dataset.n_shards)
     executor.problem = problem
-    executor.publish(trainer.version, trainer.solver.w)
+    trainer.publish(trainer.solver.w)
     drawn = values = join(list(executor.map_shards(draw_shard, shards, [seed] * len(shards))))
     for _ in range(guesses):
         if trainer.solver.should_stop():
@@ -75,8 +75,8 @@ def guess_shard(source: Openable, problem: Completed, w: Floats, shard: int, tot
 
 def impute(trainer: Trainer, now: Completed, w: Floats) -> Imputed:
     """The best latent values at w, in one pass; in a second one where the problem does not settle for all of them."""
-    trainer.executor.publish(trainer.version, w)
     trainer.executor.problem = now
+    trainer.publish(w)
     support = support_of(trainer)
     looks = look(trainer, support, [None] * len(support))
     found = np.concatenate([each.values for each in looks])
@@ -88,8 +88,8 @@ def impute(trainer: Trainer, now: Completed, w: Floats) -> Imputed:
 
 def judge(trainer: Trainer, now: Completed, w: Floats) -> float:
     """P_H(w) with the latent values there are."""
-    trainer.executor.publish(trainer.version, w)
     trainer.executor.problem = now
+    trainer.publish(w)
     return objective_of(trainer, w, look(trainer, support_of(trainer), split(trainer, now)))
 
 

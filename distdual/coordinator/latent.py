@@ -9,6 +9,7 @@ those examples whose latent values have changed. Constraints of all others stay 
 """
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
@@ -52,16 +53,16 @@ class Ended(NamedTuple):
     completed: Completed  # its last convex problem
     trace: list[Turn]
     reason: str
-    seconds: float
 
     @property
     def objective(self) -> float:
         return self.trace[-1].objective
 
-    def outcome(self, totals: Totals) -> Outcome:
+    def outcome(self, totals: Totals, seconds: float) -> Outcome:
+        """With the costs of all restarts."""
         trainer = self.trainer
         proven = Certificate(trainer.solver.lower, trainer.best_upper, trainer.best_version)
-        how = (self.reason, self.seconds, trainer.history, totals, trainer.solver, trainer.grouping)
+        how = (self.reason, seconds, trainer.history, totals, trainer.solver, trainer.grouping)
         return Outcome(trainer.best_w, proven, *how)
 
 
@@ -117,8 +118,8 @@ class LatentRun:
             if self.restart + 1 == self.problem.restarts or self.trainer.solver.should_stop():
                 break
             self._begin_anew()
-        best = self.best
-        return LatentOutcome(best.outcome(added(self.spent)), best.completed, best.trace, self.reached)
+        best, seconds = self.best, time.perf_counter() - self.trainer.begin
+        return LatentOutcome(best.outcome(added(self.spent), seconds), best.completed, best.trace, self.reached)
 
     def _begin_anew(self) -> None:
         """With other latent values; the clock and the run log go on."""
@@ -140,7 +141,7 @@ class LatentRun:
             spent = outcome.certificate.gap > self.trainer.config.gap or self.trainer.solver.should_stop()
             if spent or (self.tight and settled) or len(self.trace) == self.problem.rounds:
                 reason = why_ended(outcome, self.trainer, self.target)
-                return Ended(self.trainer, now, self.trace, reason, outcome.seconds)
+                return Ended(self.trainer, now, self.trace, reason)
             self._open_turn(new, outcome.w, settled=settled)
             now = new.completed
 
@@ -221,7 +222,6 @@ def go_on(trainer: Trainer, now: Completed, new: Imputed, w: Floats, tolerance: 
 
 def know(trainer: Trainer, w: Floats, upper: float) -> None:
     """Of a convex problem not yet begun, P_H(w) is known."""
-    trainer.version += 1
     trainer.best_w, trainer.best_upper, trainer.best_version = w, upper, trainer.version
     trainer.estimate = trainer.shown = np.inf
 

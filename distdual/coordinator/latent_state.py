@@ -39,7 +39,6 @@ def pack_latent(run: LatentRun) -> LatentState:
         values["best"] = {
             "trace": [asdict(turn) for turn in best.trace],
             "reason": best.reason,
-            "seconds": best.seconds,
             "state": {**state.values, "history": []},  # the trainer of this restart has all lines
         }
     return LatentState(arrays, without_infinity(values))
@@ -66,7 +65,7 @@ def unpack_best(run: LatentRun, arrays: Arrays, best: Mapping[str, Any]) -> Ende
     restore(trainer, State(parts[0], parts[1], parts[2], parts[3], without_infinity(best["state"])), [])
     trainer.history = run.trainer.history
     trace = [Turn(**turn) for turn in best["trace"]]
-    return Ended(trainer, unpack_values(run.problem, arrays, "best/"), trace, best["reason"], best["seconds"])
+    return Ended(trainer, unpack_values(run.problem, arrays, "best/"), trace, best["reason"])
 
 
 def pack_values(completed: Completed, head: str) -> Arrays:

@@ -324,6 +324,17 @@ def test_a_cluster_gives_the_same_model(tmp_path):
     assert distdual.verify(str(tmp_path / "model"), cluster=cluster).certified
 
 
+@pytest.mark.parametrize("kind", ["latent", "latent_chain"])
+def test_an_asynchronous_run_is_certified_and_never_rises(tmp_path, kind):
+    x, y = planted(0)[:2] if kind == "latent" else crossed(0)
+    prepare_arrays(x, y, tmp_path / "data", kind, shard_bytes=800)
+    problem = {"kind": kind, "restarts": 2, **({"bias": 1.0} if kind == "latent" else {})}
+    result = train(tmp_path, problem, solver={"gap": 1e-3, "mode": "async"})
+    assert result.certificate["certified"]
+    assert distdual.verify(str(tmp_path / "model")).certified
+    assert distdual.predict(str(tmp_path / "model"), str(tmp_path / "data")).score["accuracy"] == 1.0
+
+
 def test_a_cluster_gives_the_same_sub_states(tmp_path):
     x, y = crossed(3, n=20)
     prepare_arrays(x, y, tmp_path / "data", "chain", shard_bytes=400)
