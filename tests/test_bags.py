@@ -50,7 +50,7 @@ def test_arrays_with_bounds_are_the_same_bags(tmp_path, text, capsys):
     x = [[0.1, 2.1], [1.2, -0.3], [0.9, 0.1], [-0.4, -1.0], [-0.5, 1.8], [0.3, -0.6]]
     np.savez(tmp_path / "bags.npz", x=np.array(x), y=np.array([1, 1, -1, -1, 1, -1]), tokens=np.array([0, 2, 4, 5, 6]))
     assert call(capsys, "prepare", tmp_path / "bags.npz", tmp_path / "bags", "--problem", "latent").code == 0
-    shard, _ = open_dataset(Location(str(tmp_path / "bags"))).read(0)
+    shard = open_dataset(Location(str(tmp_path / "bags"))).read(0).shard
     assert shard.tokens.tolist() == [0, 2, 4, 5, 6]
     assert shard.y.tolist() == [1, 1, 0, 0, 1, 0]
 
@@ -88,7 +88,7 @@ def test_tagged_text_is_prepared_for_a_latent_chain_as_for_a_chain(tmp_path, cap
     (tmp_path / "words.txt").write_text("1 qid:1 1:1 4:0.5\n2 qid:1 2:1\n1 qid:2 1:1 3:1\n2 qid:2 2:1 4:1\n")
     for kind in ("chain", "latent_chain"):
         assert call(capsys, "prepare", tmp_path / "words.txt", tmp_path / kind, "--problem", kind).code == 0
-    one, other = (open_dataset(Location(str(tmp_path / kind))).read(0)[0] for kind in ("chain", "latent_chain"))
+    one, other = (open_dataset(Location(str(tmp_path / kind))).read(0).shard for kind in ("chain", "latent_chain"))
     for a, b in zip((*one.x, one.y, one.tokens), (*other.x, other.y, other.tokens), strict=True):
         np.testing.assert_array_equal(a, b)
     told = ["--set", f"data.url={tmp_path / 'latent_chain'}", "--set", f"output.url={tmp_path / 'model'}"]

@@ -12,7 +12,7 @@ from distdual.coordinator.train import Trainer
 from distdual.problems.base import Constraints, Keys
 from distdual.problems.completed import Completed, LatentProblem, join
 from distdual.rows import Floats, Int32s, Ints, product
-from distdual.workers.scan import Openable
+from distdual.workers.reading import Openable
 
 
 class Support(NamedTuple):
@@ -59,18 +59,18 @@ def first_values(trainer: Trainer, problem: LatentProblem, seed: int, guesses: i
 
 def draw_shard(source: Openable, problem: LatentProblem, w: Floats, shard: int, seed: int) -> Completed:  # noqa: ARG001
     """Runs on a worker."""
-    found, _ = source.open().read(shard)
+    found = source.open().read(shard).shard
     return problem.completed(found, problem.draw(found, seed))
 
 
 def summarise_shard(source: Openable, problem: Completed, w: Floats, shard: int) -> Floats:  # noqa: ARG001
     """Runs on a worker."""
-    return problem.summary(source.open().read(shard)[0])
+    return problem.summary(source.open().read(shard).shard)
 
 
 def guess_shard(source: Openable, problem: Completed, w: Floats, shard: int, total: Floats) -> Int32s:  # noqa: ARG001
     """Runs on a worker."""
-    return problem.problem.guess(total, source.open().read(shard)[0])
+    return problem.problem.guess(total, source.open().read(shard).shard)
 
 
 def impute(trainer: Trainer, now: Completed, w: Floats) -> Imputed:
@@ -122,7 +122,7 @@ def look_at_shard(
     source: Openable, problem: Completed, w: Floats, shard: int, support: Support, values: Int32s | None
 ) -> Look:
     """Runs on a worker: new latent values unless they are given, P_H(w) with them, and the rows that α moves to."""
-    found, _ = source.open().read(shard)
+    found = source.open().read(shard).shard
     new = problem.problem.impute(w, found) if values is None else values
     then = problem.problem.completed(found, new)
     loss = product(then.costs(found), then.offenders(w, found).slack)

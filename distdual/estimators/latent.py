@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from distdual.config import ClusterConfig
 from distdual.coordinator.latent import train_latent
 from distdual.coordinator.train import Trainer
+from distdual.data.check import label_name
 from distdual.data.sequence import Ragged, ragged
 from distdual.data.shard import Block
 from distdual.data.store import Dataset
-from distdual.data.write import label_name
 from distdual.errors import InputError
 from distdual.estimators.base import Start, plain
 from distdual.estimators.classifier import class_costs
@@ -204,6 +204,6 @@ def best_of(scores: Floats, tokens: Ints) -> Floats:
 
 def decide_bags(source: Any, problem: Any, w: Floats, shard: int) -> Decided:
     """Runs on a worker."""
-    found, _ = source.open().read(shard)
+    found = source.open().read(shard).shard
     scores = linear_scores(matrix_of(found.x, problem.n_features), *split_weights(w, problem))
     return Decided(best_of(scores, found.tokens), labels_of(found))

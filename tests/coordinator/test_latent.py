@@ -120,7 +120,7 @@ def test_the_last_convex_problem_is_solved_as_an_independent_solver_does(tmp_pat
     problem, dataset = result.model.problem, distdual.data.store.open_dataset(location(tmp_path))
     rows, margins, groups, capacity = [], [], [], np.zeros(30)
     for s in range(dataset.n_shards):
-        shard, _ = dataset.read(s)
+        shard = dataset.read(s).shard
         for i in range(shard.n_examples):
             every = naive.bag_constraints(problem.problem, shard, i, int(problem.values[shard.first + i]))
             for row, margin, cost in every.values():
@@ -192,7 +192,7 @@ def test_the_last_convex_problem_of_a_latent_chain_is_solved_as_an_independent_s
     problem, dataset = result.model.problem, distdual.data.store.open_dataset(location(tmp_path))
     each = []
     for s in range(dataset.n_shards):
-        shard, _ = dataset.read(s)
+        shard = dataset.read(s).shard
         here = problem.of(shard)
         each += [
             (shard.first + i, *found) for i in range(shard.n_examples) for found in every_path(here, shard, i).values()
