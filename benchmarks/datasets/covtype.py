@@ -22,7 +22,9 @@ def arrays(folder: Path) -> tuple[Any, Any]:
     x[np.arange(n), 10 + packed["wilderness"].astype(int)] = 1
     x[np.arange(n), 14 + packed["soil"].astype(int)] = 1
     order = np.random.default_rng(0).permutation(n)
-    return ((x - x.mean(axis=0)) / x.std(axis=0)).astype(np.float32)[order], packed["y"].astype(int)[order]
+    deviation = x.std(axis=0)
+    deviation[deviation == 0] = 1.0  # a part of the data may lack a rare soil
+    return ((x - x.mean(axis=0)) / deviation).astype(np.float32)[order], packed["y"].astype(int)[order]
 
 
 def parts(folder: Path) -> tuple[Any, Any, Any, Any]:
