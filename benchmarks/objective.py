@@ -83,7 +83,7 @@ class Objective:
         assert judge is not None
         sums = []
         for number in range(test.n_shards):
-            shard, _ = test.read(number)
+            shard = test.read(number).shard
             y = np.array(judge.codes)[shard.y] if judge.codes else shard.y
             sums.append(judge.problem.score_shard(shard, y, predict(shard)))
         return add_up(sums) or {}

@@ -40,7 +40,7 @@ def weights(problem: Any, data: Any) -> Any:
     emission = np.zeros((problem.n_features, len(problem.classes)))
     rules = np.zeros(grammar.n_rules)
     for s in range(data.n_shards):
-        shard, _ = data.read(s)
+        shard = data.read(s).shard
         trees = shard.runs["tree"].values
         rules += np.bincount(trees[trees < grammar.n_rules], minlength=grammar.n_rules)
         word = np.repeat(np.arange(len(shard.y)), np.diff(shard.x.indptr))

@@ -34,7 +34,7 @@ class Crfsuite(Peer):
         data, tags = case.train(), case.problem.classes
         trainer = pycrfsuite.Trainer(algorithm=self.algorithm, verbose=False)
         for number in range(data.n_shards):
-            shard, _ = data.read(number)
+            shard = data.read(number).shard
             for features, at in sequences(shard):
                 trainer.append(pycrfsuite.ItemSequence(features), [tags[code] for code in shard.y[at]])
 
