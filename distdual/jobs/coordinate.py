@@ -75,6 +75,8 @@ class Attempt:
         except Exception as error:
             if not self._worker_runs():
                 raise  # it is closing, which breaks what is under way; Dask runs the task elsewhere
+            if isinstance(error, ClusterError):
+                return self._ended("failed", error, 1, config)
             log.exception("job %s failed", self.record.id)
             name = "" if isinstance(error, ClusterError) else f"{type(error).__name__}: "
             return self._ended("failed", f"{name}{error}", 1, config)
