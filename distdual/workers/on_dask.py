@@ -44,6 +44,7 @@ LOOK = 1.0  # seconds between two looks at the cluster
 AWAY = 2.0  # seconds without a look, after which the coordinator was busy with something else
 PAUSE = 0.5  # seconds before what failed for want of a worker is tried again
 TRIES = 5  # times that a task may be lost, with a worker, with the last copy of its weights or with the scheduler
+SUSPECT = 3  # times, after which a task is run while no other suspect is: one of them may be what workers die of
 KILLED = 4  # workers that have died of a task when Dask gives it up
 
 
@@ -68,6 +69,8 @@ class Flight:
     """Tasks that are under way, and how they end."""
 
     tasks: set[Task] = field(default_factory=set)
+    suspects: list[Task] = field(default_factory=list)  # of these, that wait for their turn
+    alone: Task | None = None  # the one whose turn it is
     ended: "SimpleQueue[Outcome]" = field(default_factory=SimpleQueue)
 
     def arrived(self, wait: float) -> list[Outcome]:
@@ -223,6 +226,8 @@ class DaskExecutor:
             found, lost = list[tuple[Task, list[Any]]](), list[Task]()
             for outcome in flight.arrived(min(end - time.monotonic(), LOOK)):
                 task = outcome.task
+                if task is flight.alone:
+                    flight.alone = None
                 if outcome.error is None:
                     found.append((task, outcome.result))
                     flight.tasks.remove(task)
@@ -234,6 +239,9 @@ class DaskExecutor:
                 self.watch.progress = time.monotonic()
             if lost:
                 self._again(flight, lost)
+            if flight.suspects and flight.alone is None:
+                flight.alone = flight.suspects.pop(0)
+                self._submit(flight, [flight.alone])
             self._look()
             if found or time.monotonic() >= end:
                 return found
@@ -261,9 +269,10 @@ class DaskExecutor:
             self._restore(self.held.by_version[version])
         if self.loaded is not None:
             self.loaded = {number: future for number, future in self.loaded.items() if future.status != "cancelled"}
-        # By turns from either end: of several that are lost together, all but the one that workers die of come through.
-        backwards = any(task.lost % 2 for task in tasks)
-        self._submit(flight, sorted(tasks, key=lambda task: task.shards, reverse=backwards))
+        for task in tasks:
+            task.future = None
+        flight.suspects += [task for task in tasks if task.lost >= SUSPECT]
+        self._submit(flight, [task for task in tasks if task.lost < SUSPECT])
         self.events.append(f"{len(tasks)} tasks submitted again")
 
     def _drop(self, flight: Flight) -> None:
@@ -273,7 +282,7 @@ class DaskExecutor:
             self.client.cancel([task.future for task in flight.tasks if task.future is not None])
         for task in flight.tasks:
             self.held.end(task.version)
-        flight.tasks = set()
+        flight.tasks, flight.suspects, flight.alone = set(), [], None
 
     # What tasks are given: a shard or where it is, the problem, the weights.
 
