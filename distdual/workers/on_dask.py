@@ -22,10 +22,11 @@ from distdual.data.store import Dataset
 from distdual.errors import ClusterError
 from distdual.problems.base import Problem
 from distdual.problems.completed import Completed
-from distdual.rows import Floats, Int32s
+from distdual.rows import Floats
 from distdual.workers.pending import Held, arrived, run_all
 from distdual.workers.scan import Scan, ShardReport, Source
 from distdual.workers.tasks import (
+    Latent,
     Task,
     Work,
     Works,
@@ -316,11 +317,11 @@ class DaskExecutor:
         each = zip(task.shards, task.arguments, strict=True)
         return Works(task.function, [Work(shard, own, self._latent(shard)) for shard, own in each])
 
-    def _latent(self, shard: int) -> tuple[Int32s, int] | None:
+    def _latent(self, shard: int) -> Latent | None:
         if not isinstance(self.problem, Completed):
             return None
         part = self.problem.part(int(self.first[shard]), int(self.first[shard + 1]))
-        return part.values, part.first
+        return Latent(part.values, part.first, part.indptr)
 
     def _scatter(self, what: Scattered) -> None:
         """Send a value to every worker; one that dies meanwhile must be noticed by the scheduler first."""

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from distdual.data.memory import MemoryDataset
 from distdual.data.store import Dataset
 from distdual.problems.base import Problem
 from distdual.problems.completed import Completed
-from distdual.rows import Floats, Int32s
+from distdual.rows import Floats, Int32s, Ints
 from distdual.workers.reading import Loaded, Openable, load_shard
 from distdual.workers.scan import Scan, ShardReport, Source, load_and_scan, scan_shard
 
@@ -23,13 +23,21 @@ BATCH = 200  # tasks that travel to the scheduler together
 BATCH_BYTES = 4 << 20  # Dask warns of graphs of more than 10 MB
 
 
+class Latent(NamedTuple):
+    """What Completed has beside the problem."""
+
+    values: Int32s
+    first: int
+    indptr: Ints | None
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """What a worker is to do with one shard."""
 
     shard: int
     arguments: tuple[Any, ...]
-    latent: tuple[Int32s, int] | None  # of the shard's examples; the rest of the problem is the same for all shards
+    latent: Latent | None  # of the shard's examples; the rest of the problem is the same for all shards
 
 
 @dataclass(frozen=True, slots=True)
