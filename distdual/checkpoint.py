@@ -123,8 +123,9 @@ class Checkpoint:
                 raise
             place = f"the checkpoint is in {self.folder}: go on with --resume"
             try:
+                self.terminated()  # raises where another process may have taken the run over
                 self.write(trainer)
-            except (InputError, OSError):
+            except (InputError, OSError, ClusterError):
                 place = "--resume goes on from the last checkpoint" if self.whole else "there is no checkpoint"
             raise type(error)(f"{error}; {place}") from None
 

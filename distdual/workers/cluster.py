@@ -74,7 +74,8 @@ def reach(cluster: ClusterConfig) -> Any:
     try:
         with ThreadPoolExecutor(1) as pool:  # the caller may be inside an event loop, as in a notebook
             pool.submit(asyncio.run, _greet(cluster.scheduler, security, cluster.timeout)).result()
-        return Client(cluster.scheduler, timeout=cluster.timeout, security=security, set_as_default=False)
+        away = max(cluster.timeout, cluster.patience)  # a scheduler that answers now may be restarted later
+        return Client(cluster.scheduler, timeout=away, security=security, set_as_default=False)
     except (OSError, ValueError, ImportError) as error:
         encrypted = cluster.scheduler.startswith("tls://")
         expected = (

@@ -60,7 +60,6 @@ class Task:
     reads: bool = True  # the shards itself; else it is given those that stay in memory, if they do
     future: Any = None
     lost: int = 0
-    deaths: int = 0
 
     def __str__(self) -> str:
         more = f"-{self.shards[-1]}" if len(self.shards) > 1 else ""
@@ -105,7 +104,7 @@ def batches(tasks: Sequence[Task], source: Source | MemoryDataset) -> Iterator[l
     """Tasks at one version that travel together."""
     batch: list[Task] = []
     size = 0
-    for task in sorted(tasks, key=lambda task: task.version):
+    for task in sorted(tasks, key=lambda task: task.version):  # which keeps their order
         weight = BATCH_BYTES if isinstance(source, MemoryDataset) else known_bytes(task)
         if batch and (batch[0].version != task.version or len(batch) == BATCH or size + weight > BATCH_BYTES):
             yield batch
