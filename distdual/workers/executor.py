@@ -232,6 +232,11 @@ def open_executor(
         yield from _closing(InlineExecutor(dataset, problem))
 
 
+def dask_page(executor: Executor) -> str | None:
+    """The address of the page on which Dask shows its workers; None where scans run in threads."""
+    return executor.client.dashboard_link or None if isinstance(executor, DaskExecutor) else None
+
+
 def check_examples(dataset: Dataset | MemoryDataset, problem: Problem) -> None:
     """Kernels trust that examples are what the problem takes them for."""
     if dataset.ragged != problem.sequences:
