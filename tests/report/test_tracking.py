@@ -93,10 +93,10 @@ def test_mlflow_gets_params_rounds_and_the_certificate(data: Path, tmp_path: Pat
 
 def test_an_mlflow_run_that_fails_is_marked_as_failed(tmp_path: Path, mlflow: Any) -> None:
     uri = (tmp_path / "mlruns").as_uri()
-    with pytest.raises(ValueError), MlflowLog(uri) as log:
-        log.begin(About({"output": {"url": "a"}}, 1, 1))
-        log.write(round_of(asynchronous()[5]))
-        raise ValueError
+    log = MlflowLog(uri)
+    log.begin(About({"output": {"url": "a"}}, 1, 1))
+    log.write(round_of(asynchronous()[5]))
+    log.__exit__(ValueError, ValueError(), None)
     found = mlflow.MlflowClient(tracking_uri=uri).get_run(log.run)
     assert found.info.status == "FAILED"
     assert found.data.metrics["lower"] == asynchronous()[5]["lower"]
