@@ -92,7 +92,11 @@ class SolverConfig:
     """Decides the order of shards and of ascent steps."""
 
     mode: str = "deterministic"
-    """"deterministic": fixed rounds; the weights do not depend on the number of workers, bit for bit."""
+    """"deterministic": fixed rounds; the weights do not depend on the number of workers, bit for bit. "async": workers
+    scan while the coordinator ascends, and neither waits for the other; the bounds are as proven."""
+
+    max_staleness: int = 8
+    """With mode "async": how many versions of the weights may be published while a scan is under way."""
 
     def __post_init__(self) -> None:
         if not 0 < self.C < math.inf:
@@ -105,7 +109,9 @@ class SolverConfig:
             raise InputError(f"solver.max_seconds must be positive, got {self.max_seconds}")
         if self.seed < 0:
             raise InputError(f"solver.seed must not be negative, got {self.seed}")
-        check_choice("solver.mode", self.mode, ["deterministic"])
+        check_choice("solver.mode", self.mode, ["deterministic", "async"])
+        if self.max_staleness < 1:
+            raise InputError(f"solver.max_staleness must be at least 1, got {self.max_staleness}")
         check_pattern("solver.schedule", self.schedule, SCHEDULES)
         check_pattern("solver.slack", self.slack, ["auto", "example", "block:N", "shard", "all"])
         if not self.cache_bytes > 0:
@@ -176,11 +182,21 @@ class ClusterConfig:
     timeout: float = 10.0
     """Seconds to wait for the scheduler and for its first worker."""
 
+    patience: float = 300.0
+    """Seconds that all workers, or the scheduler, may be away during a run before it ends."""
+
+    silence: float = 60.0
+    """Seconds without a sign of life after which a worker is given up and its scans go to others."""
+
+    scan_timeout: float = 1800.0
+    """Seconds that may pass without the end of any scan, though there are workers, before the run ends."""
+
     def __post_init__(self) -> None:
         if self.scheduler and self.local:
             raise InputError("cluster.scheduler and cluster.local exclude each other: name one")
-        if not 0 < self.timeout < math.inf:
-            raise InputError(f"cluster.timeout must be a positive number of seconds, got {self.timeout}")
+        for name in ("timeout", "patience", "silence", "scan_timeout"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"cluster.{name} must be a positive number of seconds, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

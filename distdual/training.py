@@ -13,6 +13,7 @@ from distdual.checkpoint import Checkpoint, identity, open_checkpoint
 from distdual.config import Config, from_table, index_range
 from distdual.coordinator.ascent import add_rows
 from distdual.coordinator.latent import check_possible, train_latent
+from distdual.coordinator.stream import MODES
 from distdual.coordinator.train import Outcome, Round, Trainer, choice_of
 from distdual.data.location import Location
 from distdual.data.memory import MemoryDataset
@@ -98,7 +99,9 @@ def train(
         between = end_without_checkpoint(terminated) if latent else checkpoint.between
 
         def new_trainer() -> Trainer:
-            return Trainer(problem, dataset, executor, solver, each_round, prior, notes, interrupted, between)
+            return MODES[solver.mode](
+                problem, dataset, executor, solver, each_round, prior, notes, interrupted, between
+            )
 
         solved, more = problem, dict[str, Any]()
         if isinstance(problem, LatentProblem):
@@ -303,17 +306,21 @@ def summarise(outcome: Outcome, target: float, dataset: Dataset | MemoryDataset)
         "oracle_calls": totals.oracle_calls,
         "calls_saved": totals.calls_saved,
         "offenders": totals.offenders,
+        "kept": totals.kept,
+        "stale": totals.stale,
         "cache_rows": len(outcome.solver.cache),
         "cache_bytes": outcome.solver.cache.nbytes,
         "support": len(outcome.solver.support()),
         "slack": name_of(outcome.grouping.grain),
         "coalesced": totals.coalesced,
         "wire_bytes": totals.wire_bytes,
+        "published_bytes": totals.published_bytes,
         "seconds": outcome.seconds,
         "ascent_seconds": totals.ascent_seconds,
         "wait_seconds": totals.wait_seconds,
         "scan_seconds": totals.scan_seconds,
         "read_seconds": totals.read_seconds,
+        "idle_seconds": totals.idle_seconds,
         "bytes_read": totals.bytes_read,
         "n_examples": dataset.n_examples,
         "n_shards": dataset.n_shards,

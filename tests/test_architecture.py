@@ -43,8 +43,8 @@ ORDER = [
 ]
 
 HOMES = {
-    "distributed": ["workers/executor.py"],
-    "dask": ["workers/executor.py", "data/arrays.py"],
+    "distributed": ["workers/cluster.py", "workers/executor.py", "workers/on_dask.py", "workers/tasks.py"],
+    "dask": ["workers/cluster.py", "data/arrays.py"],
     "zarr": ["data/"],
     "fsspec": ["data/"],
     "s3fs": ["data/"],

@@ -93,13 +93,15 @@ def seconds(lines: Sequence[Line]) -> list[float]:
 
 
 def passes(lines: Sequence[Line]) -> list[float]:
-    """Passes done at each line, fractions included: oracle calls over those of a round that certifies."""
+    """Passes done at each line, fractions included: oracle calls over those of one pass.
+
+    Where a pass has just ended, all calls so far are those of whole passes, and of what was begun of the next.
+    """
+    done = [int(line["totals"]["passes"]) for line in lines]
     calls = [int(line["totals"]["oracle_calls"]) for line in lines]
-    own = [call - before for call, before in zip(calls, [0, *calls], strict=False)]
-    whole = max((n for n, line in zip(own, lines, strict=True) if line.get("certify")), default=0)
-    if not whole:
-        return [float(line["totals"]["passes"]) for line in lines]
-    return [call / whole for call in calls]
+    ended = zip(done, [0, *done], calls, strict=False)
+    whole = min((call / now for now, before, call in ended if now > before), default=0.0)
+    return [call / whole for call in calls] if whole else [float(count) for count in done]
 
 
 def problems(lines: Sequence[Line]) -> list[list[Line]]:

@@ -40,12 +40,16 @@ LEDGER = {
     "oracle_calls": "oracle calls",
     "calls_saved": "oracle calls saved",
     "offenders": "offenders sent",
+    "kept": "of these, kept",
+    "stale": "of these, come too late",
     "pruned": "constraints dropped",
     "coalesced": "constraints coalesced",
     "wire_bytes": "rows sent to the coordinator",
+    "published_bytes": "weights published",
     "bytes_read": "read from storage",
     "read_seconds": "workers reading",
     "scan_seconds": "workers scanning",
+    "idle_seconds": "workers idle",
     "wait_seconds": "coordinator waiting for scans",
     "ascent_seconds": "coordinator ascending",
 }
@@ -220,7 +224,7 @@ def by_age(lines: Sequence[Line]) -> list[str]:
     if not sum(counts):
         return []
     heads = [str(age) for age in range(len(counts))]
-    note = "by how many versions the weights of a report were behind on its arrival"
+    note = "how many versions reports were behind on arrival"
     return [bar_chart("Staleness", "versions", [Series("reports", "lower", counts)], heads, note=note)]
 
 

@@ -59,7 +59,7 @@ class ProgressDisplay:
         self.seconds.append(line.seconds)
         self.gaps.append(line.gap if math.isfinite(line.gap) else None)
         self.calls.append(line.totals["oracle_calls"])
-        self.workers = len(getattr(line, "workers", ())) or self.workers
+        self.workers = len(line.workers) or self.workers
 
     def pace(self) -> str:
         """How fast it goes and how long it may yet take, as far as that is known."""

@@ -30,10 +30,10 @@ def metrics(line: Round) -> dict[str, float]:
     names = ("lower", "upper", "gap", "estimate", "cache_rows", "cache_bytes", "support", "seconds")
     found = {name: told[name] for name in names if told[name] is not None}
     found |= {name: value for name, value in line.totals.items() if isinstance(value, int | float)}
-    if counts := told.get("staleness"):
-        found["staleness"] = sum(age * n for age, n in enumerate(counts)) / max(1, sum(counts))
-    if told.get("workers"):
-        found["workers"] = len(told["workers"])
+    if sum(line.staleness):
+        found["staleness"] = sum(age * n for age, n in enumerate(line.staleness)) / sum(line.staleness)
+    if line.workers:
+        found["workers"] = len(line.workers)
     return {name: float(value) for name, value in found.items()}
 
 

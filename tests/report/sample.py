@@ -37,6 +37,6 @@ def round_of(made: dict[str, Any]) -> Round:
     inf = math.inf
     upper, gap = (inf if made[name] is None else made[name] for name in ("upper", "gap"))
     bounds = (made["certify"], made["lower"], upper, gap, inf)
-    return Round(
-        made["seconds"], 1, 3, *bounds, made["cache_rows"], 8, made["support"], made["totals"], events=made["events"]
-    )
+    sizes = (made["cache_rows"], 8, made["support"], made["totals"])
+    told = {name: made.get(name, empty) for name, empty in (("staleness", []), ("workers", {}))}
+    return Round(made["seconds"], 1, 3, *bounds, *sizes, events=made["events"], **told)

@@ -58,6 +58,10 @@ def test_passes_count_oracle_calls(run: Path) -> None:
     found = passes(lines)
     assert found == [line["totals"]["oracle_calls"] / 3000 for line in lines]
     assert passes([line(0.0, None, passes=3)]) == [3.0]
+    assert passes([line(0.0, None, passes=0)]) == [0.0]
+    mixed = [(0, 50), (1, 110), (1, 150), (2, 200), (3, 330)]  # scans of the next pass begin before a pass has ended
+    found = passes([line(0.0, None, passes=done, oracle_calls=calls) for done, calls in mixed])
+    assert found == [0.5, 1.1, 1.5, 2.0, 3.3]
 
 
 def test_the_timeline_adds_up_however_many_rounds_there_are(run: Path) -> None:

@@ -161,6 +161,8 @@ def test_metrics_leave_out_what_is_not_known() -> None:
     assert "upper" not in first
     assert "gap" not in first
     assert first["lower"] == asynchronous()[0]["lower"]
+    assert first["staleness"] == pytest.approx(5 / 9)
+    assert first["workers"] == 3
     assert metrics(round_of(asynchronous()[5]))["upper"] == asynchronous()[5]["upper"]
 
 
