@@ -1,7 +1,7 @@
 """How fast does a run go, and when may it end? From what it has done so far; where that does not tell, nothing."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 LEAST_GAPS = 4  # proven ones, before anything is said of the next
 AGREE = 4.0  # two forecasts that differ by more are none
@@ -42,11 +42,24 @@ def closing_gaps(seconds: Sequence[float], gaps: Sequence[float | None]) -> list
 
 def recent_rate(seconds: Sequence[float], counts: Sequence[float]) -> float:
     """What a count grows by a second, over the last tenth of the run or, where that is short, a little more."""
-    now = seconds[-1]
-    stretch = max(LEAST_SECONDS, STRETCH * now)
-    then = next((at for at in reversed(range(len(seconds) - 1)) if seconds[at] <= now - stretch), None)
+    now, late = seconds[-1], lately(seconds)
+    then = next((at for at in reversed(range(len(seconds) - 1)) if seconds[at] <= late), None)
     before, done = (0.0, 0.0) if then is None else (seconds[then], counts[then])
     return max(0.0, (counts[-1] - done) / (now - before)) if now > before else 0.0
+
+
+def recent_workers(seconds: Sequence[float], workers: Sequence[Iterable[str]]) -> int:
+    """How many workers had a part in the last tenth of the run or, if none had, when one last had."""
+    found: set[str] = set()
+    for at, names in zip(reversed(seconds), reversed(workers), strict=True):
+        if found and at < lately(seconds):
+            break
+        found.update(names)
+    return len(found)
+
+
+def lately(seconds: Sequence[float]) -> float:
+    return seconds[-1] - max(LEAST_SECONDS, STRETCH * seconds[-1])
 
 
 def left_words(found: tuple[float, float] | None) -> str:

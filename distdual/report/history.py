@@ -185,6 +185,22 @@ def workers(lines: Sequence[Line]) -> list[Worker]:
     return [Worker(name, int(examples[name]), busy[name]) for name in sorted(examples)]
 
 
+def condensed(lines: Sequence[Line], most: int) -> list[Line]:
+    """At most so many lines in place of all, with what each of them alone tells."""
+    size = -(-len(lines) // most)
+    return [joined(lines[at : at + size]) for at in range(0, len(lines), size)]
+
+
+def joined(part: Sequence[Line]) -> Line:
+    """The last of several lines, with the sums of what a line tells of its own round."""
+    return {
+        **part[-1],
+        "events": [event for line in part for event in line.get("events", [])],
+        "staleness": staleness(part),
+        "workers": {each.name: [each.examples, each.busy] for each in workers(part)},
+    }
+
+
 def events(lines: Sequence[Line]) -> list[tuple[float, str]]:
     """What happened, and after how many seconds."""
     return [(float(line["seconds"]), str(event)) for line in lines for event in line.get("events", [])]

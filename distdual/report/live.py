@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from distdual.coordinator.train import Round
 from distdual.errors import InputError
-from distdual.report.history import Line
+from distdual.report.history import Line, condensed
 from distdual.report.page import Run, content, page, title
 from distdual.report.runlog import About, as_line
 
@@ -27,6 +27,7 @@ HOST, PORT = "127.0.0.1", 8788
 BETWEEN = 1.0  # seconds between two drawings, at least
 SHARE = 20  # a drawing is followed by a pause of this many times its own length
 KEEP_ALIVE = 5.0  # seconds of silence after which a stream says that it is still there
+MOST_LINES = 2000  # of the run log that are kept for the page, or up to twice as many
 FAREWELL = 3.0  # seconds in which open pages may take the last state
 
 
@@ -84,6 +85,8 @@ class Dashboard:
     def write(self, line: Round) -> None:
         with self.news:
             self.lines.append(as_line(line))
+            if len(self.lines) == 2 * MOST_LINES:  # a run of days must neither fill the memory nor slow down its page
+                self.lines = condensed(self.lines, MOST_LINES)
             self._changed()
 
     def end(self, certificate: Mapping[str, Any]) -> None:

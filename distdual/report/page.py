@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from distdual.report.charts import Rule, Series, bar_chart, line_chart
-from distdual.report.forecast import left_words, recent_rate, time_left
+from distdual.report.forecast import left_words, recent_rate, recent_workers, time_left
 from distdual.report.history import (
     Line,
     beginnings,
@@ -137,8 +137,8 @@ def tiles(run: Run) -> str:
         tile("examples a second", short(round(rate)), f"{short(totals['oracle_calls'])} oracle calls"),
         tile("cached constraints", short(last["cache_rows"]), f"{short(last['support'])} support"),
     ]
-    if there := last.get("workers"):
-        found.append(tile("workers", str(len(there)), "in the last round"))
+    if n_workers := recent_workers(at, [line.get("workers", {}) for line in run.lines]):
+        found.append(tile("workers", str(n_workers), "at work"))
     return "".join(found)
 
 

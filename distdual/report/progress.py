@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from distdual.coordinator.train import Round
-from distdual.report.forecast import left_words, recent_rate, time_left
+from distdual.report.forecast import left_words, recent_rate, recent_workers, time_left
 from distdual.report.words import clock, short
 
 ROWS = 10  # passes that stay on the screen
@@ -29,7 +29,7 @@ class ProgressDisplay:
         self.seconds: list[float] = []
         self.gaps: list[float | None] = []
         self.calls: list[int] = []
-        self.workers = 0  # that had a part in the last round, where that is known
+        self.workers: list[tuple[str, ...]] = []  # that had a part in each round
         self.live: Live | None = None
         if console.is_terminal:
             self.live = Live(Text("reading the first shards …"), console=console, refresh_per_second=8)
@@ -59,13 +59,13 @@ class ProgressDisplay:
         self.seconds.append(line.seconds)
         self.gaps.append(line.gap if math.isfinite(line.gap) else None)
         self.calls.append(line.totals["oracle_calls"])
-        self.workers = len(line.workers) or self.workers
+        self.workers.append(tuple(line.workers))
 
     def pace(self) -> str:
         """How fast it goes and how long it may yet take, as far as that is known."""
         words = [f"{short(round(recent_rate(self.seconds, self.calls)))} examples a second"]
-        if self.workers:
-            words.append("1 worker" if self.workers == 1 else f"{self.workers} workers")
+        if n_workers := recent_workers(self.seconds, self.workers):
+            words.append("1 worker" if n_workers == 1 else f"{n_workers} workers")
         words.append(left_words(time_left(self.seconds, self.gaps, self.target)))
         return ", ".join(filter(None, words))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distdual.report.forecast import closing_gaps, left_words, recent_rate, time_left
+from distdual.report.forecast import closing_gaps, left_words, recent_rate, recent_workers, time_left
 
 
 @given(st.floats(0.05, 5.0), st.integers(4, 60), st.floats(1.5, 1e4))
@@ -45,6 +45,15 @@ def test_throughput_is_that_of_late() -> None:
     assert recent_rate(seconds, calls) == pytest.approx(40.0)
     assert recent_rate([0.5], [100]) == 200.0
     assert recent_rate([0.0], [0]) == 0.0
+
+
+def test_workers_are_those_of_late() -> None:
+    seconds = [float(at) for at in range(1, 101)]
+    names = [("a", "lost")] * 80 + [("a",), ("b",), (), ()] * 5
+    assert recent_workers(seconds, names) == 2
+    assert recent_workers(seconds[:85], names[:85]) == 3
+    assert recent_workers([1.0, 50.0], [("a", "b"), ()]) == 2  # nobody since: those who were there last
+    assert recent_workers([1.0], [()]) == 0
 
 
 @pytest.mark.parametrize(

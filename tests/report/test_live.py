@@ -16,7 +16,8 @@ import distdual
 from distdual.coordinator.train import Round
 from distdual.data.prepare import prepare_arrays
 from distdual.errors import InputError, Suspended
-from distdual.report.live import Dashboard, host_and_port
+from distdual.report.history import staleness
+from distdual.report.live import MOST_LINES, Dashboard, host_and_port
 from distdual.report.runlog import About
 from tests.build import examples
 from tests.report.sample import asynchronous, round_of
@@ -115,6 +116,15 @@ def test_a_page_that_does_not_listen_holds_nothing_up() -> None:
         begin = time.monotonic()
     assert time.monotonic() - begin < 8
     silent.close()
+
+
+def test_a_long_run_does_not_fill_the_memory() -> None:
+    with Dashboard("0") as dashboard:
+        told = round_of(asynchronous()[0])
+        for _ in range(4 * MOST_LINES):
+            dashboard.write(told)
+        assert len(dashboard.lines) < 2 * MOST_LINES
+        assert staleness(dashboard.lines) == [4 * MOST_LINES * n for n in told.staleness]
 
 
 def test_a_run_that_fails_says_why(data: Path, tmp_path: Path) -> None:

@@ -16,11 +16,22 @@ import distdual
 from distdual.data.prepare import prepare_arrays
 from distdual.errors import InputError
 from distdual.report.charts import Series, line_chart, linear_axis, log_axis
-from distdual.report.history import beginnings, closing, passes, problems, read_log, staleness, timeline, workers
+from distdual.report.history import (
+    beginnings,
+    closing,
+    condensed,
+    events,
+    passes,
+    problems,
+    read_log,
+    staleness,
+    timeline,
+    workers,
+)
 from distdual.report.page import MOST_EVENTS, MOST_WORKERS, Run, page
 from distdual.report.write import write_report
 from tests.build import examples
-from tests.report.sample import line
+from tests.report.sample import asynchronous, line
 from tests.shell import assert_refused, call
 
 VOID = {"meta", "link", "path", "line", "circle", "rect"}
@@ -99,6 +110,19 @@ def test_workers_and_staleness_are_summed_over_rounds() -> None:
     assert "Staleness" in text
     assert "Workers" in text
     assert json.dumps("b\n15 examples\nbusy 75 %\nexamples a second 20")[1:-1] in text
+
+
+def test_fewer_lines_tell_the_same() -> None:
+    lines = asynchronous(30)
+    for most in (1, 7, 29, 30):
+        found = condensed(lines, most)
+        assert len(found) <= most
+        assert found[-1]["totals"] == lines[-1]["totals"]
+        assert staleness(found) == staleness(lines)
+        assert [(each.name, each.examples) for each in workers(found)] == [
+            (each.name, each.examples) for each in workers(lines)
+        ]
+        assert [event for _, event in events(found)] == [event for _, event in events(lines)]
 
 
 def test_what_the_log_does_not_tell_has_no_picture() -> None:
