@@ -134,8 +134,8 @@ def tiles(run: Run) -> str:
         tile("proven gap", "none" if gap is None else f"{gap:.2e}", f"target {target:.1e}" if target else ""),
         tile("passes", number(passes(run.lines)[-1]), f"{totals['rounds']:,} rounds"),
         tile("time", clock(at[-1]), left),
-        tile("examples a second", short(round(rate)), f"{short(totals['oracle_calls'])} oracle calls"),
-        tile("cached constraints", short(last["cache_rows"]), f"{short(last['support'])} support"),
+        tile("examples / second", short(round(rate)), f"{short(totals['oracle_calls'])} in all"),
+        tile("cache", short(last["cache_rows"]), f"{short(last['support'])} support"),
     ]
     if n_workers := recent_workers(at, [line.get("workers", {}) for line in run.lines]):
         found.append(tile("workers", str(n_workers), "at work"))
