@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 import distdual
+from distdual import job_commands
 from distdual.commands import report, sweep
 from distdual.config import ClusterConfig, load
 from distdual.console import (
@@ -23,11 +24,10 @@ from distdual.console import (
     paper,
     problem_option,
     say,
-    scheduler_option,
+    scheduler_options,
     screen,
     storage_option,
     storage_options,
-    with_scheduler,
 )
 from distdual.errors import ClusterError, InputError, Suspended
 
@@ -101,13 +101,14 @@ def quickstart(folder: Path, as_json: bool) -> int:
     "--templates", metavar="FILE.toml", help="The features of conll text; see configs/chunking_templates.toml."
 )
 @click.option("--vocabulary", metavar="URL", help="Conll text: take features and tags of this data set instead.")
-@click.option("--shard-bytes", default=16 << 20, show_default="16 MiB", help="Largest size of a shard's features.")
+@click.option("--shard-bytes", type=int, show_default="16 MiB", help="Largest size of a shard's features.")
 @click.option("--shuffle", type=int, metavar="SEED", help="Put the examples into random order.")
 @click.option("--test-fraction", default=0.0, metavar="F", help="Set a part aside: writes DEST/train and DEST/test.")
 @click.option("--scale", default="none", help="none, unit-variance or unit-rows.", show_default=True)
 @click.option("--n-features", type=int, help="Width of sparse data, where the largest index does not tell.")
 @click.option("--compress/--no-compress", default=None, help="Default: sparse data is compressed, dense is not.")
 @click.option("--overwrite", is_flag=True, help="Replace a data set that is there already.")
+@click.option("--append", is_flag=True, help="Add shards to a data set that is there, in its features and labels.")
 @click.option("--max-length", type=int, metavar="N", help="Trees: leave out sentences of more words.")
 @click.option("--grammar", metavar="URL", help="Trees: the data set whose grammar and vocabulary to use.")
 @click.option("--binarise", metavar="SIDE", help="Trees: right (the default) or left.")
@@ -194,14 +195,14 @@ def check_dashboard(_: click.Context, __: click.Parameter, address: str | None) 
     callback=check_dashboard,
     help="Serve a page that shows the run while it goes on; PORT or HOST:PORT, 127.0.0.1:8788 if not given.",
 )
-@scheduler_option
+@scheduler_options
 @json_option
 def train(
     config_file: Path,
     settings: tuple[str, ...],
     resume: bool,
     dashboard: str | None,
-    scheduler: str | None,
+    scheduler: dict[str, Any],
     as_json: bool,
 ) -> int:
     """Train a model and certify it.
@@ -218,7 +219,7 @@ def train(
     from distdual.report.progress import ProgressDisplay
     from distdual.training import train as run
 
-    config = with_scheduler(load(config_file, settings), scheduler)
+    config = load(config_file, settings, scheduler)
     look_here(config.problem.kind, config_file.parent)
     with (
         show_live(dashboard, say) as logs,
@@ -242,11 +243,16 @@ cli.add_command(sweep)
 @click.argument("model")
 @click.option("--data", metavar="URL", help="The data set, if it is no longer where the model was trained.")
 @problem_option
-@scheduler_option
+@scheduler_options
 @storage_option
 @json_option
 def verify(
-    model: str, data: str | None, problem: str | None, scheduler: str | None, storage_file: Path | None, as_json: bool
+    model: str,
+    data: str | None,
+    problem: str | None,
+    scheduler: dict[str, Any],
+    storage_file: Path | None,
+    as_json: bool,
 ) -> int:
     """Recompute a model's certificate from the model folder and the data set alone, in float64.
 
@@ -259,7 +265,7 @@ def verify(
 
     storage = storage_options(storage_file)
     place = Location(data, storage) if data else None
-    checked = run(Location(model, storage), place, cluster=ClusterConfig(scheduler=scheduler), problem=problem)
+    checked = run(Location(model, storage), place, cluster=ClusterConfig(**scheduler), problem=problem)
     if as_json:
         emit({**asdict(checked), "model": model})
     else:
@@ -272,7 +278,7 @@ def verify(
 @click.argument("data")
 @click.option("--out", required=True, metavar="DEST", help="Where to write the labels: a .txt or a .npy file.")
 @problem_option
-@scheduler_option
+@scheduler_options
 @storage_option
 @json_option
 def predict(
@@ -280,7 +286,7 @@ def predict(
     data: str,
     out: str,
     problem: str | None,
-    scheduler: str | None,
+    scheduler: dict[str, Any],
     storage_file: Path | None,
     as_json: bool,
 ) -> int:
@@ -296,7 +302,7 @@ def predict(
 
     storage = storage_options(storage_file)
     check_output(out)
-    cluster = ClusterConfig(scheduler=scheduler)
+    cluster = ClusterConfig(**scheduler)
     found = run(Location(model, storage), Location(data, storage), cluster=cluster, problem=problem)
     save_predictions(found.labels, Location(out, storage), found.lengths)
     if as_json:
@@ -309,6 +315,8 @@ def predict(
 
 
 cli.add_command(report)
+for job_command in job_commands.ALL:
+    cli.add_command(job_command)
 
 
 @cli.command(short_help="Test your own problem on small cases.")
@@ -367,8 +375,10 @@ def bounds(found: dict[str, Any]) -> str:
 
 def show_verification(checked: dict[str, Any]) -> None:
     word = "verified" if checked["certified"] else "NOT verified"
-    gap = "" if checked["estimate"] is not None else f", gap {checked['gap']:.2e}"
+    gap = "" if checked["estimate"] is not None else f", gap {checked['gap']:.2e}, target {checked['target']:.2e}"
     paper.print(f"{word}: {bounds(checked)}{gap}")
+    if checked["appended"]:
+        paper.print(f"  of the first {checked['n_shards']} shards; {checked['appended']} were appended since")
     for finding in checked["findings"]:
         paper.print(f"  - {finding}")
 

@@ -16,6 +16,11 @@ from distdual.errors import InputError
 
 T = TypeVar("T")
 
+RETRY_SECONDS = 60.0
+ADDRESS = re.compile(
+    r"((?P<protocol>tcp|tls|ws|wss|ucx)://)?(?P<host>\[[\da-fA-F:.]+\]|[^\s/:\[\]]+)(:(?P<port>\d{1,5}))?"
+)
+TLS = ("tls_ca", "tls_cert", "tls_key")  # keys of [cluster]
 SCHEDULES = ("slope", "gap", "one-pass", "ratio:R", "reprocess:K", "mine", "batch")
 
 
@@ -32,6 +37,17 @@ def check_pattern(name: str, value: str, choices: Sequence[str]) -> None:
         raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
+def check_seconds(name: str, value: float) -> None:
+    if not 0 <= value < math.inf:
+        raise InputError(f"{name} must be a number of seconds, got {value}")
+
+
+def check_address(name: str, address: str) -> None:
+    """Say at once what Dask would say late or not clearly."""
+    if not ADDRESS.fullmatch(address):
+        raise InputError(f"{name} {address}: not an address; expected one such as tcp://10.0.0.1:8786")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig:
     url: str
@@ -40,8 +56,12 @@ class DataConfig:
     storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
     """How to reach it, as fsspec takes it. Never written to a model, a log or an error message."""
 
+    retry_seconds: float = RETRY_SECONDS
+    """For so long workers ask a remote storage again that fails to give them a shard; the run then ends."""
+
     def __post_init__(self) -> None:
         check_url("data.url", self.url)
+        check_seconds("data.retry_seconds", self.retry_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,13 +210,33 @@ class ClusterConfig:
 
     scan_timeout: float = 1800.0
     """Seconds that may pass without the end of any scan, though there are workers, before the run ends."""
+    tls_ca: str | None = None
+    """PEM file of the authority that the scheduler's certificate must be of; goes with an address tls://host:port."""
+
+    tls_cert: str | None = None
+    """PEM file of the certificate to show to the scheduler."""
+
+    tls_key: str | None = None
+    """PEM file of its key."""
 
     def __post_init__(self) -> None:
+        if self.scheduler is not None:
+            check_address("cluster.scheduler", self.scheduler)
+        self._check_tls()
         if self.scheduler and self.local:
             raise InputError("cluster.scheduler and cluster.local exclude each other: name one")
         for name in ("timeout", "patience", "silence", "scan_timeout"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"cluster.{name} must be a positive number of seconds, got {getattr(self, name)}")
+
+    def _check_tls(self) -> None:
+        told = {name: getattr(self, name) for name in TLS}
+        missing = [f"cluster.{name}" for name, file in told.items() if file is None]
+        if 0 < len(missing) < len(told):
+            raise InputError(f"cluster.tls_ca, tls_cert and tls_key go together: {' and '.join(missing)} not given")
+        if not missing and not (self.scheduler or "").startswith("tls://"):
+            found = self.scheduler or "no address"
+            raise InputError(f"cluster.tls_ca, tls_cert and tls_key need a scheduler at tls://host:port, got {found}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +246,9 @@ class OutputConfig:
 
     storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
     """How to reach it, as fsspec takes it."""
+
+    retry_seconds: float = RETRY_SECONDS
+    """For so long a remote storage that fails to take a file is asked again; the run then ends."""
 
     overwrite: bool = False
     """Replace a model that is there already."""
@@ -231,8 +274,8 @@ class OutputConfig:
             check_url("output.mlflow", self.mlflow)
         if self.tensorboard is not None and (not self.tensorboard.strip() or "://" in self.tensorboard):
             raise InputError(f"output.tensorboard must name a local folder, got {self.tensorboard!r}")
-        if not 0 <= self.checkpoint_every < math.inf:
-            raise InputError(f"output.checkpoint_every must be a number of seconds, got {self.checkpoint_every}")
+        check_seconds("output.retry_seconds", self.retry_seconds)
+        check_seconds("output.checkpoint_every", self.checkpoint_every)
         check_choice("output.dual", self.dual, ["full", "summary"])
 
 
@@ -255,11 +298,15 @@ class Config:
         return told
 
 
-def load(path: str | Path, settings: Sequence[str] = ()) -> Config:
-    """Read a TOML file, then apply settings such as "solver.C=0.1"."""
+def load(path: str | Path, settings: Sequence[str] = (), cluster: Mapping[str, Any] | None = None) -> Config:
+    """Read a TOML file, apply settings such as "solver.C=0.1", and put the scheduler of `cluster` above all."""
     table = read_table(path)
     for setting in settings:
         apply(table, setting)
+    if cluster and isinstance(section := table.setdefault("cluster", {}), dict):
+        if "scheduler" in cluster:
+            section.pop("local", None)
+        section.update(cluster)
     return from_table(table, str(path))
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from distdual import __version__
 from distdual.cli import cli
-from distdual.console import ADDRESS
+from distdual.config import ADDRESS
 from distdual.data.prepare import prepare_arrays
 from tests.build import examples
 from tests.shell import PROGRAMS, call, distdual, environment

@@ -47,6 +47,7 @@ LEDGER = {
     "wire_bytes": "rows sent to the coordinator",
     "published_bytes": "weights published",
     "bytes_read": "read from storage",
+    "gets": "objects read from storage",
     "read_seconds": "workers reading",
     "scan_seconds": "workers scanning",
     "idle_seconds": "workers idle",

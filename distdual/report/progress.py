@@ -92,7 +92,7 @@ def cells(line: Round) -> tuple[str, ...]:
     )
 
 
-def plain(line: Round, pace: str) -> str:
+def plain(line: Round, pace: str = "") -> str:
     return (
         f"pass={line.totals['passes']} lower={line.lower:.6g} upper={line.upper:.6g} gap={line.gap:.2e} "
         f"rows={line.cache_rows} support={line.support} oracle_calls={line.totals['oracle_calls']} "

@@ -63,8 +63,13 @@ class RunLog:
 
     def write(self, line: Round) -> None:
         if self.file:
-            self.file.write(json.dumps(as_line(line)) + "\n")
+            self.file.write(to_text(line) + "\n")
             self.file.flush()
 
     def end(self, certificate: Mapping[str, Any]) -> None:
         """The certificate has a file of its own."""
+
+
+def to_text(line: Round) -> str:
+    """A JSON object, with null where a number is not finite."""
+    return json.dumps(as_line(line))
