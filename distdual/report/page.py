@@ -24,6 +24,7 @@ from distdual.report.history import (
     timeline,
     workers,
 )
+from distdual.report.latent import turns
 from distdual.report.words import clock, duration, number, percent, short, shown, size
 
 # Whatever the page holds, a browser fetches nothing for it but news from where it came from.
@@ -93,7 +94,7 @@ def content(run: Run) -> str:
     """All that changes while a run goes on."""
     if not run.lines:
         return headline(run) + '<p class="soft">No round has ended yet.</p>'
-    charts = pictures(run) + what_happened(run.lines)
+    charts = pictures(run) + turns(run.certificate or {}) + what_happened(run.lines)
     tables = ledger(run.lines) + proof(run.certificate)
     return (
         f'{headline(run)}<dl class="tiles">{tiles(run)}</dl><main class="charts">{charts}</main>'
