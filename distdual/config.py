@@ -259,11 +259,21 @@ class OutputConfig:
     log: str | None = None
     """A local file that gets one JSON object a line for every round."""
 
+    mlflow: str | None = None
+    """An MLflow tracking server, as http://host:5000, or another tracking URI; needs distdual[mlflow]."""
+
+    tensorboard: str | None = None
+    """A local folder of this run's own for TensorBoard; needs distdual[tensorboard]."""
+
     checkpoint_every: float = 0.0
     """Seconds between checkpoints, which go to the model folder until the run has ended; 0 for none but on SIGTERM."""
 
     def __post_init__(self) -> None:
         check_url("output.url", self.url)
+        if self.mlflow is not None:
+            check_url("output.mlflow", self.mlflow)
+        if self.tensorboard is not None and (not self.tensorboard.strip() or "://" in self.tensorboard):
+            raise InputError(f"output.tensorboard must name a local folder, got {self.tensorboard!r}")
         check_seconds("output.retry_seconds", self.retry_seconds)
         check_seconds("output.checkpoint_every", self.checkpoint_every)
         check_choice("output.dual", self.dual, ["full", "summary"])

@@ -86,12 +86,13 @@ def test_every_block_runs(tmp_path: Path, s3: S3Server) -> None:
     """In order, in one folder, as a reader would; with this interpreter's programs in place of .venv's."""
     for name in ("configs", "jobs"):
         (tmp_path / name).symlink_to(ROOT / name)
-    port = free_ports("scheduler")["scheduler"]
+    ports = free_ports("scheduler", "dashboard")
     ours = {
         "=my-key": f"={s3.key}",
         "=my-secret": f"={s3.secret}",
         "=http://127.0.0.1:8333": f"={s3.endpoint}",
-        "8786": str(port),
+        "8786": str(ports["scheduler"]),
+        "8788": str(ports["dashboard"]),
         f"{INSTALL}. && .venv/bin/": "",
     }
     seen = set()
