@@ -5,7 +5,8 @@
     always   D(α) ≤ P(w*) ≤ P(w)
 
 Files, in the order data flows: config, data, problems, certificate, workers, coordinator, model, checkpoint, report,
-training, verification, prediction, heldout, sweeping, estimators, selftest, quickstart, console, commands, cli.
+training, verification, prediction, heldout, sweeping, estimators, selftest, quickstart, completion, console, commands,
+cli.
 """
 
 from typing import TYPE_CHECKING, Any

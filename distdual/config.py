@@ -17,6 +17,9 @@ from distdual.errors import InputError
 T = TypeVar("T")
 
 SCHEDULES = ("slope", "gap", "one-pass", "ratio:R", "reprocess:K", "mine", "batch")
+SLACKS = ("auto", "example", "block:N", "shard", "all")
+PRUNES = ("aggressive", "idle:N", "never")
+DUALS = ("full", "summary")
 
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
@@ -107,12 +110,12 @@ class SolverConfig:
             raise InputError(f"solver.seed must not be negative, got {self.seed}")
         check_choice("solver.mode", self.mode, ["deterministic"])
         check_pattern("solver.schedule", self.schedule, SCHEDULES)
-        check_pattern("solver.slack", self.slack, ["auto", "example", "block:N", "shard", "all"])
+        check_pattern("solver.slack", self.slack, SLACKS)
         if not self.cache_bytes > 0:
             raise InputError(f"solver.cache_bytes must be positive, got {self.cache_bytes}")
         if self.offender_cache < 0:
             raise InputError(f"solver.offender_cache must not be negative, got {self.offender_cache}")
-        check_pattern("solver.prune", self.prune, ["aggressive", "idle:N", "never"])
+        check_pattern("solver.prune", self.prune, PRUNES)
         if self.average and not self.schedule.startswith("reprocess:"):
             raise InputError(f'solver.average needs the schedule "reprocess:K", got {self.schedule!r}')
 
@@ -207,7 +210,7 @@ class OutputConfig:
         check_url("output.url", self.url)
         if not 0 <= self.checkpoint_every < math.inf:
             raise InputError(f"output.checkpoint_every must be a number of seconds, got {self.checkpoint_every}")
-        check_choice("output.dual", self.dual, ["full", "summary"])
+        check_choice("output.dual", self.dual, DUALS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +244,7 @@ def read_table(path: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InputError(f"{path}: cannot be read: {error.strerror}; expected a TOML file") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"{path}: not a TOML file: {error}") from None
 
@@ -257,7 +260,9 @@ def from_table(table: Mapping[str, Any], source: str = "config") -> Config:
     try:
         return parse(Config, sections, source)
     except InputError as error:
-        raise error if str(error).startswith(source) else InputError(f"{source}: {error}") from None
+        text = str(error) if str(error).startswith(source) else f"{source}: {error}"
+        needs = "; a run needs data.url, problem.kind and output.url" if text.endswith(" is missing") else ""
+        raise InputError(text + needs) from None
 
 
 def apply(table: dict[str, Any], setting: str) -> None:
