@@ -55,6 +55,7 @@ class Scan:
     notes: Notes | None = None  # where to write down who the members of a group's row are
     recent: tuple[Notes, ...] = ()  # if any: look for constraints among these offenders, without the oracle
     fold: Fold | None = None  # examples that count as if they were not there
+    ticket: int = 0  # which of the scans under way it is; the report bears the same
 
 
 class ShardReport(NamedTuple):
@@ -67,6 +68,7 @@ class ShardReport(NamedTuple):
     bytes_read: int
     read_seconds: float
     compute_seconds: float
+    ticket: int = 0
 
 
 class Loaded(NamedTuple):
@@ -111,6 +113,7 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
         loaded.bytes_read,
         loaded.read_seconds,
         time.perf_counter() - begin,
+        scan.ticket,
     )
 
 
