@@ -89,6 +89,7 @@ def answer(asked: Any) -> None:
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(env)
+    sys.path += [place for place in env.get("PYTHONPATH", "").split(":") if place and place not in sys.path]
     code: Any = 1
     try:
         run(name, arguments)

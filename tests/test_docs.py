@@ -2,6 +2,7 @@
 
 import html
 import importlib
+import inspect
 import json
 import re
 import subprocess
@@ -67,11 +68,11 @@ def test_what_cannot_be_here_is_named_and_counted() -> None:
 
 
 def test_outputs_are_compared() -> None:
-    told = "gap 1.02e-04, target 1e-3\ncost 3 passes, 2.5 s\nmodel a/b\n"
-    check_output("gap 1.03e-04, target 0.001\ncost 3 passes, 0.1 s\nmodel a/b\n", told, "here")
+    told = "7.3 ≤ P(w*), gap 1.02e-04\ncost 3 passes, 2.5 s\nmodel a/b\n"
+    check_output("7.31 ≤ P(w*), gap 2e-04\ncost 4 passes, 0.1 s\nmodel a/b\n", told, "here")
     check_output("…\nmodel a/b\n", told, "here")
-    check_output("gap 1.02e-04, target 1e-3\n…", told, "here")
-    for wrong in ("gap 1.2e-04, target 1e-3\n…", "model a/b\n", "…\nmodel a/c", "gap 1.02e-04, target 1e-3\n"):
+    check_output("7.3 ≤ P(w*), gap 1.02e-04\n…", told, "here")
+    for wrong in ("8.3 ≤ P(w*), gap 1.02e-04\n…", "model a/b\n", "…\nmodel a/c", "7.3 ≤ P(w*), gap 1.02e-04\n"):
         with pytest.raises(AssertionError):
             check_output(wrong, told, "here")
 
@@ -162,3 +163,10 @@ def test_every_file_that_is_named_exists(page: str) -> None:
 
 def test_it_is_this_code_that_is_tested() -> None:
     assert Path(sys.modules["distdual"].__file__ or "").parent == ROOT / "distdual"
+
+
+def test_the_stand_in_for_kubernetes_takes_what_the_real_one_takes() -> None:
+    real = pytest.importorskip("dask_kubernetes.operator", reason="dask-kubernetes is not installed")
+    told = re.search(r"KubeCluster\((.*?)\) as cluster", PAGES["clusters.md"])
+    assert told
+    assert set(re.findall(r"(\w+)=", told[1])) <= set(inspect.signature(real.KubeCluster.__init__).parameters)
