@@ -5,14 +5,15 @@
     always   D(α) ≤ P(w*) ≤ P(w)
 
 Files, in the order data flows: config, data, problems, certificate, workers, coordinator, model, checkpoint, report,
-training, verification, prediction, heldout, sweeping, estimators, selftest, quickstart, completion, console, commands,
-cli.
+training, verification, prediction, heldout, sweeping, jobs, estimators, selftest, quickstart, completion, console,
+commands, job_commands, cli.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from distdual.estimators import SVC, SVR, ChainSVM, StructuralSVM
+    from distdual.jobs.submit import Job, submit
     from distdual.model import load_model
     from distdual.prediction import Predictions, predict
     from distdual.problems.own import UserProblem
@@ -27,6 +28,7 @@ __all__ = [
     "SVC",
     "SVR",
     "ChainSVM",
+    "Job",
     "LatentUserProblem",
     "Predictions",
     "Result",
@@ -38,6 +40,7 @@ __all__ = [
     "check_problem",
     "load_model",
     "predict",
+    "submit",
     "sweep",
     "train",
     "verify",
@@ -53,6 +56,8 @@ _HOME = {
     "predict": "prediction",
     "Sweep": "sweeping",
     "sweep": "sweeping",
+    "Job": "jobs.submit",
+    "submit": "jobs.submit",
     "UserProblem": "problems.own",
     "LatentUserProblem": "problems.own_latent",
     "check_problem": "selftest",

@@ -99,8 +99,8 @@ class Checkpoint:
             self.write(trainer)
         except (InputError, OSError) as error:
             last = "--resume goes on from the one before" if self.whole else "there is none to go on from"
-            raise Suspended(f"ended by SIGTERM; no checkpoint could be written, {last}: {error}") from None
-        raise Suspended(f"ended by SIGTERM; the checkpoint is in {self.folder}: go on with --resume")
+            raise Suspended(f"ended on request; no checkpoint could be written, {last}: {error}") from None
+        raise Suspended(f"ended on request; the checkpoint is in {self.folder}: go on with --resume")
 
     def write(self, trainer: Trainer) -> None:
         """Objects first, the manifest last, then the objects of the checkpoint before are removed."""

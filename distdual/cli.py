@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 import distdual
+from distdual import job_commands
 from distdual.commands import completion, report, sweep
 from distdual.completion import complete_kind, complete_path
 from distdual.config import ClusterConfig, load
@@ -25,12 +26,11 @@ from distdual.console import (
     paper,
     problem_option,
     say,
-    scheduler_option,
+    scheduler_options,
     screen,
     settings_option,
     storage_option,
     storage_options,
-    with_scheduler,
 )
 from distdual.errors import InputError, Suspended
 
@@ -185,9 +185,9 @@ def info(url: str, storage_file: Path | None, as_json: bool) -> int:
 @click.argument("config_file", metavar="CONFIG.toml", type=click.Path(path_type=Path))
 @settings_option
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint in output.url, if there is one.")
-@scheduler_option
+@scheduler_options
 @json_option
-def train(config_file: Path, settings: tuple[str, ...], resume: bool, scheduler: str | None, as_json: bool) -> int:
+def train(config_file: Path, settings: tuple[str, ...], resume: bool, scheduler: dict[str, Any], as_json: bool) -> int:
     """Train a model and certify it.
 
     Ctrl-C finishes the current step, certifies what there is, saves it and ends with exit code 1. SIGTERM finishes the
@@ -201,7 +201,7 @@ def train(config_file: Path, settings: tuple[str, ...], resume: bool, scheduler:
     from distdual.report.progress import ProgressDisplay
     from distdual.training import train as run
 
-    config = with_scheduler(load(config_file, settings), scheduler)
+    config = load(config_file, settings, scheduler)
     look_here(config.problem.kind, config_file.parent)
     with (
         ProgressDisplay(screen, config.solver.gap) as watch,
@@ -224,11 +224,16 @@ cli.add_command(sweep)
 @click.argument("model", shell_complete=complete_path)
 @click.option("--data", metavar="URL", help="The data set, if it is no longer where the model was trained.")
 @problem_option
-@scheduler_option
+@scheduler_options
 @storage_option
 @json_option
 def verify(
-    model: str, data: str | None, problem: str | None, scheduler: str | None, storage_file: Path | None, as_json: bool
+    model: str,
+    data: str | None,
+    problem: str | None,
+    scheduler: dict[str, Any],
+    storage_file: Path | None,
+    as_json: bool,
 ) -> int:
     """Recompute a model's certificate from the model folder and the data set alone, in float64.
 
@@ -241,7 +246,7 @@ def verify(
 
     storage = storage_options(storage_file)
     place = Location(data, storage) if data else None
-    checked = run(Location(model, storage), place, cluster=ClusterConfig(scheduler=scheduler), problem=problem)
+    checked = run(Location(model, storage), place, cluster=ClusterConfig(**scheduler), problem=problem)
     if as_json:
         emit({**asdict(checked), "model": model})
     else:
@@ -254,7 +259,7 @@ def verify(
 @click.argument("data", shell_complete=complete_path)
 @click.option("--out", required=True, metavar="DEST", help="Where to write the labels: a .txt or a .npy file.")
 @problem_option
-@scheduler_option
+@scheduler_options
 @storage_option
 @json_option
 def predict(
@@ -262,7 +267,7 @@ def predict(
     data: str,
     out: str,
     problem: str | None,
-    scheduler: str | None,
+    scheduler: dict[str, Any],
     storage_file: Path | None,
     as_json: bool,
 ) -> int:
@@ -278,7 +283,7 @@ def predict(
 
     storage = storage_options(storage_file)
     check_output(out)
-    cluster = ClusterConfig(scheduler=scheduler)
+    cluster = ClusterConfig(**scheduler)
     found = run(Location(model, storage), Location(data, storage), cluster=cluster, problem=problem)
     save_predictions(found.labels, Location(out, storage), found.lengths)
     if as_json:
@@ -291,6 +296,8 @@ def predict(
 
 
 cli.add_command(report)
+for job_command in job_commands.ALL:
+    cli.add_command(job_command)
 
 
 @cli.command(short_help="Test your own problem on small cases.")

@@ -1,7 +1,7 @@
 """Commands that look at more than one fit: sweep follows a path of C, report draws what a run did."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,10 +13,9 @@ from distdual.console import (
     json_option,
     look_here,
     paper,
-    scheduler_option,
+    scheduler_options,
     screen,
     settings_option,
-    with_scheduler,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 )
 @click.option("--plot", metavar="FILE.png", type=click.Path(path_type=Path), help="Draw scores and gaps over C.")
 @settings_option
-@scheduler_option
+@scheduler_options
 @json_option
 def sweep(
     config_file: Path,
@@ -41,7 +40,7 @@ def sweep(
     score: str | None,
     plot: Path | None,
     settings: tuple[str, ...],
-    scheduler: str | None,
+    scheduler: dict[str, Any],
     as_json: bool,
 ) -> int:
     """Train at every C of a path, each point certified, and save the model of the best C.
@@ -56,7 +55,7 @@ def sweep(
     from distdual.report.plots import new_figure, plot_sweep
     from distdual.sweeping import sweep as run
 
-    config = with_scheduler(load(config_file, settings), scheduler)
+    config = load(config_file, settings, scheduler)
     look_here(config.problem.kind, config_file.parent)
     if plot:
         new_figure(1, 1)  # says at once if there is nothing to draw with

@@ -16,6 +16,10 @@ from distdual.errors import InputError
 
 T = TypeVar("T")
 
+ADDRESS = re.compile(
+    r"((?P<protocol>tcp|tls|ws|wss|ucx)://)?(?P<host>\[[\da-fA-F:.]+\]|[^\s/:\[\]]+)(:(?P<port>\d{1,5}))?"
+)
+TLS = ("tls_ca", "tls_cert", "tls_key")  # keys of [cluster]
 SCHEDULES = ("slope", "gap", "one-pass", "ratio:R", "reprocess:K", "mine", "batch")
 SLACKS = ("auto", "example", "block:N", "shard", "all")
 PRUNES = ("aggressive", "idle:N", "never")
@@ -33,6 +37,12 @@ def check_pattern(name: str, value: str, choices: Sequence[str]) -> None:
     fits = any(choice.partition(":")[0] == word and (":" in choice) == bool(colon) for choice in choices)
     if not fits or (colon and not (number.isascii() and number.isdigit() and int(number) > 0)):
         raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+
+
+def check_address(name: str, address: str) -> None:
+    """Say at once what Dask would say late or not clearly."""
+    if not ADDRESS.fullmatch(address):
+        raise InputError(f"{name} {address}: not an address; expected one such as tcp://10.0.0.1:8786")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,11 +189,32 @@ class ClusterConfig:
     timeout: float = 10.0
     """Seconds to wait for the scheduler and for its first worker."""
 
+    tls_ca: str | None = None
+    """PEM file of the authority that the scheduler's certificate must be of; goes with an address tls://host:port."""
+
+    tls_cert: str | None = None
+    """PEM file of the certificate to show to the scheduler."""
+
+    tls_key: str | None = None
+    """PEM file of its key."""
+
     def __post_init__(self) -> None:
+        if self.scheduler is not None:
+            check_address("cluster.scheduler", self.scheduler)
+        self._check_tls()
         if self.scheduler and self.local:
             raise InputError("cluster.scheduler and cluster.local exclude each other: name one")
         if not 0 < self.timeout < math.inf:
             raise InputError(f"cluster.timeout must be a positive number of seconds, got {self.timeout}")
+
+    def _check_tls(self) -> None:
+        told = {name: getattr(self, name) for name in TLS}
+        missing = [f"cluster.{name}" for name, file in told.items() if file is None]
+        if 0 < len(missing) < len(told):
+            raise InputError(f"cluster.tls_ca, tls_cert and tls_key go together: {' and '.join(missing)} not given")
+        if not missing and not (self.scheduler or "").startswith("tls://"):
+            found = self.scheduler or "no address"
+            raise InputError(f"cluster.tls_ca, tls_cert and tls_key need a scheduler at tls://host:port, got {found}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,11 +263,15 @@ class Config:
         return told
 
 
-def load(path: str | Path, settings: Sequence[str] = ()) -> Config:
-    """Read a TOML file, then apply settings such as "solver.C=0.1"."""
+def load(path: str | Path, settings: Sequence[str] = (), cluster: Mapping[str, Any] | None = None) -> Config:
+    """Read a TOML file, apply settings such as "solver.C=0.1", and put the scheduler of `cluster` above all."""
     table = read_table(path)
     for setting in settings:
         apply(table, setting)
+    if cluster and isinstance(section := table.setdefault("cluster", {}), dict):
+        if "scheduler" in cluster:
+            section.pop("local", None)
+        section.update(cluster)
     return from_table(table, str(path))
 
 

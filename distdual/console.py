@@ -1,9 +1,9 @@
 """What do the commands share? Options, where they print, and how they find what an argument names."""
 
+import functools
 import json
 import math
-import re
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,11 @@ import click
 from rich.console import Console
 
 from distdual.completion import complete_setting
-from distdual.config import Config
-from distdual.errors import InputError
+from distdual.config import TLS, check_address
 
 NOT_CERTIFIED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
-ADDRESS = re.compile(
-    r"((?P<protocol>tcp|tls|ws|wss|ucx)://)?(?P<host>\[[\da-fA-F:.]+\]|[^\s/:\[\]]+)(:(?P<port>\d{1,5}))?"
-)
 
 # Paths may hold brackets and colons: nothing that is printed is read as markup.
 screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -27,15 +23,28 @@ paper = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def check_scheduler(_: click.Context, __: click.Parameter, address: str | None) -> str | None:
-    """Say at once what Dask would say late or not clearly."""
-    if address is not None and not ADDRESS.fullmatch(address):
-        raise InputError(f"--scheduler {address}: not an address; expected one such as tcp://10.0.0.1:8786")
+    if address is not None:
+        check_address("--scheduler", address)
     return address
 
 
-scheduler_option = click.option(
-    "--scheduler", metavar="ADDR", callback=check_scheduler, help="A running Dask scheduler, e.g. tcp://host:8786."
-)
+def scheduler_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds --scheduler and how to encrypt; the command gets them as `scheduler`, keys of [cluster] that were given."""
+
+    @functools.wraps(command)
+    def called(*, scheduler: str | None, **others: Any) -> int:
+        told = {"scheduler": scheduler, **{name: others.pop(name) for name in TLS}}
+        return command(scheduler={name: value for name, value in told.items() if value is not None}, **others)
+
+    texts = ("The scheduler's authority, a PEM file; for tls:// addresses.", "The certificate to show it.", "Its key.")
+    made: Callable[..., int] = called
+    for name, text in zip(reversed(TLS), reversed(texts), strict=True):  # click lists the last one first
+        made = click.option(f"--{name.replace('_', '-')}", name, metavar="FILE", help=text)(made)
+    return click.option(
+        "--scheduler", metavar="ADDR", callback=check_scheduler, help="A running Dask scheduler, e.g. tcp://host:8786."
+    )(made)
+
+
 problem_option = click.option(
     "--problem",
     metavar="MODULE:CLASS",
@@ -71,12 +80,6 @@ def look_here(name: str | None, *folders: Path) -> str | None:
 
 def say(sentence: str) -> None:
     screen.print(sentence, soft_wrap=True)
-
-
-def with_scheduler(config: Config, scheduler: str | None) -> Config:
-    if scheduler is None:
-        return config
-    return replace(config, cluster=replace(config.cluster, scheduler=scheduler, local=None))
 
 
 def storage_options(file: Path | None) -> dict[str, Any]:

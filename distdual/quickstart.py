@@ -14,7 +14,7 @@ from distdual.data.prepare import prepare_arrays
 from distdual.errors import InputError
 from distdual.training import Result, train
 from distdual.verification import Verification, verify
-from distdual.workers.executor import connect
+from distdual.workers.cluster import connect
 
 SHARD_BYTES = 32 << 10  # small shards, so that two workers have something to share
 

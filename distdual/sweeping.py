@@ -25,7 +25,8 @@ from distdual.problems.base import Problem
 from distdual.problems.completed import LatentProblem
 from distdual.report.runlog import RunLog
 from distdual.training import members_of, model_of, prior_of, problem_of, tidy
-from distdual.workers.executor import Executor, connect, open_executor
+from distdual.workers.cluster import connect
+from distdual.workers.executor import Executor, open_executor
 from distdual.workers.folds import Fold
 
 

@@ -156,7 +156,7 @@ def check_no_checkpoint(config: Config, *, resume: bool) -> None:
 def end_without_checkpoint(terminated: Callable[[], bool]) -> Callable[[Trainer], None]:
     def between(_: Trainer) -> None:
         if terminated():
-            raise Suspended("ended by SIGTERM; of latent problems there are no checkpoints, so it must begin anew")
+            raise Suspended("ended on request; of latent problems there are no checkpoints, so it must begin anew")
 
     return between
 

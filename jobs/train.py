@@ -2,41 +2,31 @@
 
 python jobs/train.py tcp://host:8786 configs/s3.toml solver.C=0.1
 
-SIGTERM writes a checkpoint, and --resume goes on from the last one.
+SIGTERM writes a checkpoint, and --resume goes on from the last one. `distdual submit` leaves the coordinator to the
+cluster as well.
 """
 
-import argparse
 import json
-import sys
 
-from distributed import Client
+from shared import arguments, client_of, end_with
 
 import distdual
 from distdual.config import load
-from distdual.errors import InputError, Suspended
 from distdual.interrupt import on_terminate
 
 
 def main() -> int:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("scheduler")
-    arguments.add_argument("config")
-    arguments.add_argument("settings", nargs="*", metavar="KEY=VALUE")
-    arguments.add_argument("--resume", action="store_true")
-    told = arguments.parse_args()
-    with Client(told.scheduler, timeout=10) as client, on_terminate() as terminated:
-        config = load(told.config, told.settings)
+    parser = arguments(__doc__)
+    parser.add_argument("config")
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
+    parser.add_argument("--resume", action="store_true")
+    told = parser.parse_intermixed_args()
+    config = load(told.config, told.settings)
+    with client_of(told) as client, on_terminate() as terminated:
         result = distdual.train(config, client, resume=told.resume, terminated=terminated)
     print(json.dumps(result.certificate))
     return 0 if result.certificate["certified"] else 1
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Suspended as error:
-        print(f"{sys.argv[0]}: {error}", file=sys.stderr)
-        sys.exit(1)
-    except (InputError, OSError) as error:
-        print(f"{sys.argv[0]}: {error}", file=sys.stderr)
-        sys.exit(2)
+    end_with(main)

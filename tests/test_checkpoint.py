@@ -58,7 +58,7 @@ def after(n: int) -> Callable[[], bool]:
 
 
 def suspend(config: dict[str, Any], rounds: int = 3, **options: Any) -> None:
-    with pytest.raises(Suspended, match=r"ended by SIGTERM; the checkpoint is in .*/checkpoint: go on with --resume"):
+    with pytest.raises(Suspended, match=r"ended on request; the checkpoint is in .*/checkpoint: go on with --resume"):
         train(config, terminated=after(rounds), **options)
 
 
@@ -135,7 +135,7 @@ def test_the_command_line_goes_on_after(cluster: str, end: signal.Signals, tmp_p
         place = f"{tmp_path}/model/checkpoint"
         assert (code, out) == (1, ""), err
         assert err.splitlines()[-1] == (
-            f"distdual: ended by SIGTERM; the checkpoint is in {place}: go on with --resume"
+            f"distdual: ended on request; the checkpoint is in {place}: go on with --resume"
         )
         assert described["rounds"] == before
     resumed = distdual("train", "run.toml", "--resume", "--json", cwd=tmp_path)

@@ -14,13 +14,13 @@ import pytest
 
 from distdual import __version__
 from distdual.cli import cli
-from distdual.console import ADDRESS
+from distdual.config import ADDRESS
 from distdual.data.prepare import prepare_arrays
 from tests.build import examples
 from tests.shell import PROGRAMS, call, distdual, environment
 
-COMMANDS = ["quickstart", "prepare", "info", "train", "sweep", "verify", "predict", "report", "check-problem"]
-COMMANDS += ["completion"]
+COMMANDS = ["quickstart", "prepare", "info", "train", "sweep", "verify", "predict", "report"]
+COMMANDS += ["submit", "status", "logs", "cancel", "list", "check-problem", "completion"]
 
 CONFIG = """
 [data]

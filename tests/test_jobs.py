@@ -2,13 +2,9 @@
 
 import contextlib
 import json
-import os
 import re
 import shlex
-import signal
-import socket
-import subprocess
-import time
+import shutil
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +14,7 @@ import numpy as np
 import pytest
 import yaml
 
+from tests.processes import answers, started, wait_for
 from tests.s3_server import free_ports, weed
 from tests.shell import Ran, distdual, environment, run
 
@@ -35,27 +32,6 @@ class Cluster(NamedTuple):
 def resolved(service: str) -> dict[str, str]:
     """A service's environment, with the defaults of its variables."""
     return {name: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value) for name, value in SERVICES[service]["environment"].items()}
-
-
-@contextlib.contextmanager
-def started(command: list[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command, start_new_session=True, **options)
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def wait_for(answers: Any, what: str) -> None:
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        with contextlib.suppress(OSError):
-            answers()
-            return
-        time.sleep(0.1)
-    pytest.fail(f"{what} did not come up")
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +59,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         server = [weed(), *shlex.split(SERVICES["s3"]["command"]), *ours]
         stack.enter_context(started(server, env=environment(**resolved("s3")), **told))
         stack.enter_context(started(here("scheduler"), env=env, **told))
-        wait_for(lambda: socket.create_connection(("127.0.0.1", ports["scheduler"]), 1).close(), "the scheduler")
-        stack.enter_context(started([*here("worker"), "--no-dashboard"], env=env, **told))
+        wait_for(lambda: answers(ports["scheduler"]), "the scheduler")
+        for _ in range(SERVICES["worker"]["deploy"]["replicas"]):
+            stack.enter_context(started([*here("worker"), "--no-dashboard"], env=env, **told))
         wait_for(lambda: urllib.request.urlopen(health, timeout=1).close(), "the S3 server")
         yield Cluster(address, env, folder)
 
@@ -107,17 +84,47 @@ def test_every_service_is_pinned_or_built_here() -> None:
                 assert (ROOT / source).exists(), line
 
 
+def test_the_recipe_copies_all_that_an_installation_needs(tmp_path: Path) -> None:
+    """Its steps in a folder in place of a container; the packages that it would fetch are here."""
+    recipe = SERVICES["job"]["build"]["dockerfile_inline"].splitlines()
+    for line in recipe:
+        word, *rest = line.split()
+        if word == "COPY":
+            *sources, target = rest
+            for source in sources:
+                copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
+                copy(ROOT / source, tmp_path / target / source if target == "./" else tmp_path / target)
+        elif word == "RUN":
+            assert rest == ["pip", "install", "--no-cache-dir", "."]
+            here = ["--no-deps", "--target", tmp_path / "installed", "--quiet", "--disable-pip-version-check"]
+            ran = run("python", "-m", *rest[:-1], *here, tmp_path)
+            assert ran.code == 0, ran
+        else:
+            assert (word, rest) in (("FROM", ["python:3.11-slim"]), ("WORKDIR", ["/distdual"]))
+    env = environment(PYTHONPATH=str(tmp_path / "installed"))
+    ran = run(tmp_path / "installed" / "bin" / "distdual", "--version", env=env, cwd=tmp_path / "configs")
+    assert ran.out.startswith("distdual "), ran
+    ran = run("python", "-c", "import distdual; print(distdual.__file__)", env=env, cwd=tmp_path / "configs")
+    assert ran.out.strip() == str(tmp_path / "installed" / "distdual" / "__init__.py")
+    assert (tmp_path / "jobs" / "train.py").exists()
+
+
 def test_the_job_of_the_compose_file_runs(cluster: Cluster, tmp_path: Path) -> None:
     *shell, script = SERVICES["job"]["command"]
     assert shell == ["bash", "-ec"]
     for name in ("configs", "jobs"):
         (tmp_path / name).symlink_to(ROOT / name)
-    ran = run(*shell, script.replace("tcp://scheduler:8786", cluster.scheduler), cwd=tmp_path, env=cluster.env)
+    script = script.replace("tcp://scheduler:8786", cluster.scheduler)
+    ran = run(*shell, script, cwd=tmp_path, env=cluster.env, timeout=170)  # five programs, one after another
     assert ran.code == 0, ran
     assert "s3://data/digits: 1,797 examples, 64 features" in ran.out
     assert re.search(r"^certified: ", ran.out, re.MULTILINE)
     assert re.search(r"^verified: ", ran.out, re.MULTILINE)
     assert "1,797 predictions in s3://data/digits-labels.txt" in ran.out
+    reader = (
+        "from distdual.model import load_model, Location; print(len(load_model(Location('s3://data/digits-model')).w))"
+    )
+    assert step(cluster, "python", "-c", reader).out.strip() == "65"
 
 
 def test_the_programs_prepare_train_sweep_verify_and_predict(cluster: Cluster, tmp_path: Path) -> None:

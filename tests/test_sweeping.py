@@ -13,7 +13,7 @@ from distdual.data.prepare import prepare_arrays
 from distdual.errors import InputError
 from distdual.heldout import best_of
 from distdual.sweeping import Sweep, grid
-from distdual.workers.executor import connect
+from distdual.workers.cluster import connect
 from distdual.workers.folds import folds_of
 from tests.build import examples
 from tests.shell import assert_refused, call

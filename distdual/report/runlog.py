@@ -32,6 +32,11 @@ class RunLog:
 
     def write(self, line: Round) -> None:
         if self.file:
-            finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(line).items()}
-            self.file.write(json.dumps(finite) + "\n")
+            self.file.write(to_text(line) + "\n")
             self.file.flush()
+
+
+def to_text(line: Round) -> str:
+    """A JSON object, with null where a number is not finite."""
+    finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(line).items()}
+    return json.dumps(finite)

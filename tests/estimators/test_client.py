@@ -16,7 +16,8 @@ import distdual
 from distdual.config import ClusterConfig, LocalCluster
 from distdual.data import memory
 from distdual.data.prepare import prepare_arrays
-from distdual.workers.executor import DaskExecutor, InlineExecutor, connect
+from distdual.workers.cluster import connect
+from distdual.workers.executor import DaskExecutor, InlineExecutor
 from tests.build import examples
 
 

@@ -19,7 +19,7 @@ from distdual.inspection import describe
 from distdual.problems import make_problem, problem_from
 from distdual.problems.own import SparseVector, join_vectors
 from distdual.rows import CsrRows, DenseRows
-from distdual.workers.executor import connect, module_file
+from distdual.workers.cluster import connect, module_file
 from tests import naive
 from tests.build import examples
 from tests.problems import mine

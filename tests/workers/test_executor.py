@@ -18,7 +18,8 @@ from distdual.config import ClusterConfig, LocalCluster
 from distdual.data.store import open_dataset
 from distdual.errors import InputError
 from distdual.problems.binary import Binary
-from distdual.workers.executor import DaskExecutor, InlineExecutor, connect, open_executor
+from distdual.workers.cluster import connect
+from distdual.workers.executor import DaskExecutor, InlineExecutor, open_executor
 from distdual.workers.scan import Scan, Source, load_and_scan
 from tests.build import CLASSES, examples, write
 from tests.problems.contract import assert_same_constraints
@@ -360,7 +361,7 @@ LEAVES_A_LOCK = """
 from multiprocessing import resource_tracker
 
 from distdual.config import ClusterConfig, LocalCluster
-from distdual.workers.executor import connect
+from distdual.workers.cluster import connect
 
 if __name__ == "__main__":
     with connect(ClusterConfig(local=LocalCluster(workers=1))):

@@ -1,0 +1,185 @@
+"""How is a job put on a cluster, watched and cancelled? By a client that may leave meanwhile."""
+
+import contextlib
+import hashlib
+import json
+import queue
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from distdual.config import Config, from_table
+from distdual.data.location import Location
+from distdual.errors import InputError, Suspended
+from distdual.jobs.coordinate import train_job
+from distdual.jobs.record import LOG, TASK, Record, ask_to_end, forget_asking, is_asked_to_end, read, records, save
+from distdual.problems.load import class_of, is_own
+from distdual.workers.cluster import module_file_of
+
+BEGIN = 5.0  # seconds in which a worker that is free should have begun
+GRACE = 2.0  # seconds in which the last lines of an ended job should have come
+POLL = 0.2  # seconds between two questions to the scheduler
+LOST = (
+    "the cluster has lost it: a worker that ran it died once more than the scheduler allows "
+    "(Dask's allowed-failures), or the cluster was restarted; submit it again with --resume"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job on the cluster of a Dask client; nothing of it is lost when the client leaves."""
+
+    id: str
+    client: Any
+
+    def record(self) -> Record:
+        task = self._task()  # asked first: the record is complete before the task is gone
+        record = read(self.client, self.id)
+        if record.ended is None and task is None:
+            return replace(record, state="failed", sentence=LOST, code=1, worker=None)
+        asked = record.ended is None and is_asked_to_end(self.client, self.id)
+        return replace(record, state="cancelling") if asked else record
+
+    def status(self) -> dict[str, Any]:
+        """State, bounds so far, and once it has ended the certificate or why there is none."""
+        return self.record().public()
+
+    def logs(self) -> list[dict[str, Any]]:
+        """The lines of the run log so far, or the newest ones of very many."""
+        return [json.loads(line["round"]) for line in self.lines() if "round" in line]
+
+    def lines(self, *, follow: bool = False) -> Iterator[dict[str, str]]:
+        """What the job has logged: {"round": a line of the run log}, {"said": a sentence}, at last {"ended": state}."""
+        self.record()  # an error if there is no such job
+        topic, new = LOG + self.id, queue.SimpleQueue[tuple[float, dict[str, str]]]()
+        if follow:
+            self.client.subscribe_topic(topic, new.put)
+        old = self.client.get_events(topic)
+        yield from (line for _, line in old)
+        if follow:
+            last, line = old[-1] if old else (0.0, {})
+            while "ended" not in line and not (new.empty() and self._is_silent()):
+                with contextlib.suppress(queue.Empty):
+                    at, line = new.get(timeout=POLL)
+                    yield from [line] if at > last else []  # or it was among the old ones
+            self.client.unsubscribe_topic(topic)
+
+    def _is_silent(self) -> bool:
+        """Whether the job has ended so long ago that its last line is lost."""
+        record = self.record()
+        return record.code is not None and time.time() > (record.ended or 0.0) + GRACE
+
+    def cancel(self) -> None:
+        """Ask it to end: after its round, with a checkpoint to go on from."""
+        record = self.record()
+        if record.code is not None:
+            raise InputError(f"{self.id}: the job has ended already: {record.state}")
+        ask_to_end(self.client, self.id)
+        if record.attempt == 0:  # should it begin just now, it finds that it is asked to end
+            from distributed import Future
+
+            self.client.cancel([Future(TASK + self.id, client=self.client)], force=True)
+            save(self.client, record.ending("cancelled", "cancelled before it began", 1))
+            forget_asking(self.client, self.id)
+
+    def wait(self, timeout: float | None = None) -> Record:
+        """The record of the job when it has ended, or after so many seconds."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while (record := self.record()).code is None and (end is None or time.monotonic() < end):
+            time.sleep(POLL)
+        return record
+
+    def result(self, timeout: float | None = None) -> dict[str, Any]:
+        """The certificate, once the job has ended; raises what training would have raised."""
+        record = self.wait(timeout)
+        if record.code is None:
+            raise TimeoutError(f"{self.id}: the job has not ended within {timeout:g} s")
+        if record.certificate is None:
+            kind = Suspended if record.state == "cancelled" else InputError if record.code == 2 else RuntimeError
+            raise kind(record.sentence)
+        return record.certificate
+
+    def _task(self) -> str | None:
+        """What the scheduler says of the task; None if it has none."""
+        key = TASK + self.id
+        found: dict[str, str | None] = self.client.sync(self.client.scheduler.get_task_status, keys=[key])
+        return found[key]
+
+
+def submit(config: Config | Mapping[str, Any], client: Any, *, resume: bool = False) -> Job:
+    """Put a run on the cluster of a Dask client and return at once; the client may leave.
+
+    `config` is as for `train`; the cluster is the client's. With `resume` it goes on from the checkpoint in the model's
+    folder, if there is one.
+    """
+    from distributed import fire_and_forget
+
+    config = anywhere(config if isinstance(config, Config) else from_table(config))
+    kind = config.problem.kind
+    module = module_file_of(class_of(kind).__module__) if is_own(kind) else None
+    digest = hashlib.sha256(Path(module).read_bytes()).hexdigest() if module else None
+    job = Job(secrets.token_hex(4), client)
+    record = Record(
+        id=job.id, model=config.output.url, data=config.data.url, problem=kind, submitted=time.time(), module=digest
+    )
+    check_apart(record, [Job(other.id, client).record() for other in records(client) if other.code is None])
+    if module is not None:
+        client.upload_file(module)
+    save(client, record)
+    future = client.submit(train_job, job.id, config, resume, key=TASK + job.id, pure=False)
+    fire_and_forget(future)
+    wait_for_begin(job, future)
+    return job
+
+
+def anywhere(config: Config) -> Config:
+    """The same run whatever the folder of the process is, on a cluster that need not be reached: it is there."""
+
+    def absolute(url: str | None) -> str | None:
+        return None if url is None else Location(url).absolute().url
+
+    told = config.prior.precision
+    prior = replace(config.prior, mean=absolute(config.prior.mean))
+    return replace(
+        config,
+        data=replace(config.data, url=str(absolute(config.data.url))),
+        solver=replace(config.solver, start=absolute(config.solver.start)),
+        prior=replace(prior, precision=str(absolute(told)) if isinstance(told, str) else told),
+        output=replace(config.output, url=str(absolute(config.output.url)), log=absolute(config.output.log)),
+        cluster=replace(config.cluster, scheduler=None, local=None, tls_ca=None, tls_cert=None, tls_key=None),
+    )
+
+
+def check_apart(new: Record, others: list[Record]) -> None:
+    """Two jobs at a time share neither a model's folder nor a name of different modules."""
+    for other in others:
+        if other.code is not None:
+            continue
+        if other.model == new.model:
+            raise InputError(
+                f"{new.model}: job {other.id} is writing this model; cancel it or choose another output.url"
+            )
+        if new.module and other.module not in (None, new.module) and module_name(other) == module_name(new):
+            raise InputError(
+                f"problem.kind {new.problem}: job {other.id} runs with another module of the same name; rename yours"
+            )
+
+
+def module_name(record: Record) -> str:
+    return record.problem.partition(":")[0]
+
+
+def wait_for_begin(job: Job, future: Any) -> None:
+    """Until a worker has begun, or none is free; that one cannot even load the task is told at once."""
+    end = time.monotonic() + BEGIN
+    while time.monotonic() < end and read(job.client, job.id).attempt == 0:
+        if future.status == "error":
+            sentence = " ".join(f"a worker could not begin: {future.exception()}".split())
+            save(job.client, read(job.client, job.id).ending("failed", sentence, 2))
+            raise InputError(f"{sentence}; is the same version of distdual installed on all workers?")
+        if job._task() in ("no-worker", "queued"):
+            return
+        time.sleep(POLL / 4)
