@@ -32,7 +32,7 @@ from distdual.console import (
     storage_option,
     storage_options,
 )
-from distdual.errors import InputError, Suspended
+from distdual.errors import ClusterError, InputError, Suspended
 
 
 class InOrder(click.Group):
@@ -390,7 +390,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = cli.main(arguments, prog_name="distdual", standalone_mode=False)
     except InputError as error:
         code = refuse(str(error))
-    except Suspended as error:
+    except (Suspended, ClusterError) as error:
         refuse(str(error))
         code = NOT_CERTIFIED
     except click.UsageError as error:

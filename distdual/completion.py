@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class, get_completion_class
 
-from distdual.config import DUALS, PRUNES, SCHEDULES, SLACKS, Config
+from distdual.config import DUALS, MODES, PRUNES, SCHEDULES, SLACKS, Config
 from distdual.fields import fields_of
 
 SHELLS = ("bash", "zsh", "fish")
@@ -19,6 +19,7 @@ CHOICES: dict[str, Sequence[str]] = {
     "solver.schedule": SCHEDULES,
     "solver.slack": SLACKS,
     "solver.prune": PRUNES,
+    "solver.mode": MODES,
     "output.dual": DUALS,
 }
 

@@ -21,6 +21,7 @@ ADDRESS = re.compile(
 )
 TLS = ("tls_ca", "tls_cert", "tls_key")  # keys of [cluster]
 SCHEDULES = ("slope", "gap", "one-pass", "ratio:R", "reprocess:K", "mine", "batch")
+MODES = ("deterministic", "async")
 SLACKS = ("auto", "example", "block:N", "shard", "all")
 PRUNES = ("aggressive", "idle:N", "never")
 DUALS = ("full", "summary")
@@ -105,7 +106,11 @@ class SolverConfig:
     """Decides the order of shards and of ascent steps."""
 
     mode: str = "deterministic"
-    """"deterministic": fixed rounds; the weights do not depend on the number of workers, bit for bit."""
+    """"deterministic": fixed rounds; the weights do not depend on the number of workers, bit for bit. "async": workers
+    scan while the coordinator ascends, and neither waits for the other; the bounds are as proven."""
+
+    max_staleness: int = 8
+    """With mode "async": how many versions of the weights may be published while a scan is under way."""
 
     def __post_init__(self) -> None:
         if not 0 < self.C < math.inf:
@@ -118,7 +123,9 @@ class SolverConfig:
             raise InputError(f"solver.max_seconds must be positive, got {self.max_seconds}")
         if self.seed < 0:
             raise InputError(f"solver.seed must not be negative, got {self.seed}")
-        check_choice("solver.mode", self.mode, ["deterministic"])
+        check_choice("solver.mode", self.mode, MODES)
+        if self.max_staleness < 1:
+            raise InputError(f"solver.max_staleness must be at least 1, got {self.max_staleness}")
         check_pattern("solver.schedule", self.schedule, SCHEDULES)
         check_pattern("solver.slack", self.slack, SLACKS)
         if not self.cache_bytes > 0:
@@ -189,6 +196,15 @@ class ClusterConfig:
     timeout: float = 10.0
     """Seconds to wait for the scheduler and for its first worker."""
 
+    patience: float = 300.0
+    """Seconds that all workers, or the scheduler, may be away during a run before it ends."""
+
+    silence: float = 60.0
+    """Seconds without a sign of life after which a worker is given up and its scans go to others."""
+
+    scan_timeout: float = 1800.0
+    """Seconds that may pass without the end of any scan, though there are workers, before the run ends."""
+
     tls_ca: str | None = None
     """PEM file of the authority that the scheduler's certificate must be of; goes with an address tls://host:port."""
 
@@ -204,8 +220,9 @@ class ClusterConfig:
         self._check_tls()
         if self.scheduler and self.local:
             raise InputError("cluster.scheduler and cluster.local exclude each other: name one")
-        if not 0 < self.timeout < math.inf:
-            raise InputError(f"cluster.timeout must be a positive number of seconds, got {self.timeout}")
+        for name in ("timeout", "patience", "silence", "scan_timeout"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"cluster.{name} must be a positive number of seconds, got {getattr(self, name)}")
 
     def _check_tls(self) -> None:
         told = {name: getattr(self, name) for name in TLS}

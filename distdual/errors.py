@@ -1,4 +1,4 @@
-"""The one error that is the user's to mend, and the one that is none."""
+"""The one error that is the user's to mend, one that is the cluster's, and one that is none."""
 
 
 class InputError(ValueError):
@@ -13,4 +13,11 @@ class Suspended(Exception):
     """Training was told to end at once and left a checkpoint to go on from; the message says where.
 
     The command line prints it without a traceback and ends with exit code 1.
+    """
+
+
+class ClusterError(Exception):
+    """The cluster no longer does what it is asked: nobody is there, or nothing comes back within the limits set.
+
+    The message is one sentence. The command line prints it without a traceback and ends with exit code 1.
     """

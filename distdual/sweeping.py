@@ -14,6 +14,7 @@ import numpy as np
 from distdual.checkpoint import Checkpoint
 from distdual.config import ClusterConfig, Config, SolverConfig, from_table
 from distdual.coordinator.path import follow
+from distdual.coordinator.stream import MODES
 from distdual.coordinator.train import Outcome, Round, Trainer, choice_of
 from distdual.data.location import Location
 from distdual.data.store import Dataset, open_dataset
@@ -191,7 +192,7 @@ def follow_fold(
     run: Run, values: list[float], fold: Fold, tell: Callable[[str, Point], None]
 ) -> tuple[list[Point], list[dict[str, float]]]:
     """The path of the examples outside a fold, and the scores of its models on those in it."""
-    trainer = Trainer(
+    trainer = MODES[run.config.solver.mode](
         run.problem, run.dataset, run.executor, first(run.config, values), nothing, run.prior, None, fold=fold
     )
     points, weights = [], []
@@ -217,7 +218,7 @@ def follow_all(
     with members_of(config, output, grain, none) if best is not None else contextlib.nullcontext() as members:
         notes = None if members is None else output.absolute() / members
         solver = first(config, values)
-        trainer = Trainer(run.problem, dataset, run.executor, solver, write, run.prior, notes)
+        trainer = MODES[solver.mode](run.problem, dataset, run.executor, solver, write, run.prior, notes)
         points = []
         for point, _ in watched(trainer, values, config.solver.gap):
             tell("all data", point)

@@ -13,6 +13,7 @@ from distdual.checkpoint import Checkpoint, identity, open_checkpoint
 from distdual.config import Config, from_table, index_range
 from distdual.coordinator.ascent import add_rows
 from distdual.coordinator.latent import check_possible, train_latent
+from distdual.coordinator.stream import MODES
 from distdual.coordinator.train import Outcome, Round, Trainer, choice_of
 from distdual.data.location import Location
 from distdual.data.memory import MemoryDataset
@@ -95,7 +96,9 @@ def train(
         between = end_without_checkpoint(terminated) if latent else checkpoint.between
 
         def new_trainer() -> Trainer:
-            return Trainer(problem, dataset, executor, solver, each_round, prior, notes, interrupted, between)
+            return MODES[solver.mode](
+                problem, dataset, executor, solver, each_round, prior, notes, interrupted, between
+            )
 
         solved, more = problem, dict[str, Any]()
         if isinstance(problem, LatentProblem):

@@ -47,8 +47,8 @@ ORDER = [
 ]
 
 HOMES = {
-    "distributed": ["workers/cluster.py", "workers/executor.py", "jobs/"],
-    "dask": ["workers/cluster.py", "workers/executor.py", "data/arrays.py"],
+    "distributed": ["workers/cluster.py", "workers/executor.py", "workers/on_dask.py", "workers/tasks.py", "jobs/"],
+    "dask": ["workers/cluster.py", "data/arrays.py"],
     "zarr": ["data/"],
     "fsspec": ["data/"],
     "s3fs": ["data/"],

@@ -206,6 +206,13 @@ def violation(rows: Rows, margin: Floats, cost: Floats, w: Floats) -> float:
 
 
 @bare_kernel
+def slacks(rows: Rows, margin: Floats, w: Floats, out: Floats) -> None:
+    """l_k − ⟨w, x_k⟩ of each constraint; fills `out`."""
+    for k in range(len(margin)):
+        out[k] = margin[k] - dot(rows, k, w)
+
+
+@bare_kernel
 def cache_loss(rows: Rows, margin: Floats, members: Ints, group_indptr: Ints, capacity: Floats, w: Floats) -> float:
     """Σ_i C_i · max(0, max_k l_k − ⟨w, x_k⟩) over the cached constraints that have a slack, all at this w."""
     loss = 0.0

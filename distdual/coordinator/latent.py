@@ -153,7 +153,7 @@ def solve(trainer: Trainer, completed: Completed, gap: float) -> Outcome:
 
 def impute(problem: LatentProblem, trainer: Trainer, values: Int32s, w: Floats) -> Imputed:
     """The best latent values at w, in one pass; in a second one where the problem does not settle for all of them."""
-    trainer.executor.publish(trainer.version, w)
+    trainer.publish(w)
     support = support_of(trainer)
     looks = look(trainer, support, [None] * len(support))
     found = np.concatenate([each.values for each in looks])
@@ -202,7 +202,6 @@ def go_on(trainer: Trainer, values: Int32s, new: Imputed, w: Floats, tolerance: 
     stay = np.flatnonzero(~np.isin(trainer.solver.cache.example.view, changed))
     alpha = np.concatenate([np.empty(0), *(each.alpha for each in moved)])
     trainer.solver.move(stay, [each.constraints for each in moved], alpha)
-    trainer.version += 1
     trainer.best_w, trainer.best_upper, trainer.best_version = w, new.objective, trainer.version
     trainer.estimate = trainer.shown = np.inf
     if len(changed):  # what is cached can be solved before anything is scanned
@@ -222,7 +221,7 @@ def first_values(problem: LatentProblem, trainer: Trainer, start: Floats | None,
     executor, shards = trainer.executor, range(trainer.dataset.n_shards)
     seed = trainer.config.seed + restart
     executor.problem = problem
-    executor.publish(trainer.version, trainer.solver.w if start is None else start)
+    trainer.publish(trainer.solver.w if start is None else start)
     drawn = np.concatenate(list(executor.map_shards(draw_shard, shards, [seed] * len(shards))))
     if start is not None:
         return problem.settle(drawn, np.concatenate(list(executor.map_shards(impute_shard, shards))))

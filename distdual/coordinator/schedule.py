@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distdual.rows import Ints
-from distdual.workers.groups import ALL, EXAMPLE
+from distdual.workers.groups import ALL, EXAMPLE, SHARD
 
 FIRST_PIECE = 1024  # examples scanned for the first w
 NEAR = 0.05  # estimated gap below which a pass is scanned at one w, and so certifies
@@ -17,6 +17,8 @@ CERTIFY_EVERY = 4  # passes, at the least
 MOST_ROUNDS = 16  # of a later pass
 SLACK = 0.5  # of the target gap that the cached problem may keep
 PATIENCE = 20.0  # times the work of a scan that an ascent may take which no scan can replace
+LEAST_PIECE = 128  # examples that are worth a scan of their own
+PIECES = 4  # scans, at the least, that each slot gets of a pass at one w
 MANY = 1000  # sweeps that are as good as "until it has converged"
 
 
@@ -50,6 +52,7 @@ class Pass:
     between: Ascent  # after each round but the last
     last: Ascent
     prune: bool = False  # drop all constraints with α = 0 after each round, whatever solver.prune says
+    overlap: bool = True  # in asynchronous mode: whether the next pass may begin before this one's last report is in
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class Progress:
     seconds: float
     interrupted: bool = False
     inexact_gap: float = np.inf  # estimated from complete scans, where inexact inference proves none
+    settled: bool = True  # whether the cached problem is solved well enough for a bound to be worth a pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +107,12 @@ def next_step(progress: Progress, sizes: Ints, limits: Limits) -> Pass | Stop:
     whole = [Piece(int(s), 0, int(sizes[s])) for s in order]
     tight = Ascent(SLACK * limits.target, MANY)
     if name == "batch" or (name == "mine" and limits.grain == ALL):
-        return Pass(True, (tuple(whole),), tight, tight)
+        return Pass(True, (tuple(whole),), tight, tight, overlap=False)
     if name == "mine":
         eighth = -(-int(sizes.sum()) // 8)
         certify = is_near(progress, 2 * limits.target)
         rounds = (tuple(whole),) if certify else cut_rounds(whole, eighth, eighth, limits.grain)
-        return Pass(certify, rounds, tight, tight, prune=True)
+        return Pass(certify, rounds, tight, tight, prune=True, overlap=False)
     if name == "ratio":
         visits = Ascent(0.0, 0, revisits=int(number))
         return passing(progress, limits, whole, visits, visits)
@@ -154,7 +158,7 @@ def passing(progress: Progress, limits: Limits, whole: list[Piece], between: Asc
     """A first pass in pieces that grow; then as many rounds as sweeps cost no more than the oracle; near, at one w."""
     n_examples = sum(piece.end for piece in whole)
     if limits.grain == ALL:
-        return Pass(True, (tuple(whole),), between, last)
+        return Pass(True, (tuple(whole),), between, last, overlap=False)  # a part of a row is of no use
     if progress.n_passes == 0:
         most = n_examples if between.slope else -(-n_examples // 8)
         return Pass(False, cut_rounds(whole, FIRST_PIECE, most, limits.grain), between, last)
@@ -168,7 +172,8 @@ def passing(progress: Progress, limits: Limits, whole: list[Piece], between: Asc
 
 def is_near(progress: Progress, gap: float) -> bool:
     """Whether the gap seems small enough to certify; now and then it is tried whatever the estimate says."""
-    return min(progress.estimate, progress.gap) <= gap or progress.n_passes % CERTIFY_EVERY == CERTIFY_EVERY - 1
+    due = progress.settled and progress.n_passes % CERTIFY_EVERY == CERTIFY_EVERY - 1
+    return due or min(progress.estimate, progress.gap) <= gap
 
 
 def cut_rounds(whole: list[Piece], first: int, most: int, grain: int = EXAMPLE) -> tuple[tuple[Piece, ...], ...]:
@@ -191,3 +196,21 @@ def cut_rounds(whole: list[Piece], first: int, most: int, grain: int = EXAMPLE) 
     if current:
         rounds.append(tuple(current))
     return tuple(rounds)
+
+
+def cut_pieces(plan: Pass, slots: int, grain: int = EXAMPLE) -> list[Piece]:
+    """The pieces of a pass in order, cut further so that none of `slots` scans at once waits long for the others."""
+    pieces: list[Piece] = []
+    for each in plan.rounds:
+        n_examples = sum(piece.end - piece.begin for piece in each)
+        most = max(LEAST_PIECE, -(-n_examples // (PIECES * slots if len(plan.rounds) == 1 else slots)))
+        most = -(-most // grain) * grain if grain < SHARD else n_examples
+        for shard, begin, end in each:
+            parts = -(-(end - begin) // most)
+            cuts = (
+                [begin + -(-(end - begin) * k // parts // grain) * grain for k in range(parts)]
+                if parts > 1
+                else [begin]
+            )
+            pieces += [Piece(shard, a, b) for a, b in zip(cuts, [*cuts[1:], end], strict=True) if a < b]
+    return pieces

@@ -53,7 +53,7 @@ def pack(trainer: Trainer) -> State:
         "version": trainer.version,
         "seconds": time.perf_counter() - trainer.begin,
         "history": [asdict(line) for line in trainer.history],
-        "underway": asdict(trainer.underway) if trainer.underway else None,
+        "underway": asdict(underway) if (underway := trainer.suspended()) else None,
     }
     return State(
         pack_rows(cache.rows.view if cache.rows else None),

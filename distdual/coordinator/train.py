@@ -49,14 +49,18 @@ class Totals:
     rounds: int = 0
     oracle_calls: int = 0
     calls_saved: int = 0  # by constraints from recent offenders
-    offenders: int = 0
+    offenders: int = 0  # received from workers
+    kept: int = 0  # of these, that went into the cache
+    stale: int = 0  # that were no longer violated when they arrived
     pruned: int = 0
     coalesced: int = 0
     wire_bytes: int = 0  # of constraints' rows, from workers to the coordinator
+    published_bytes: int = 0  # of weights, before they are copied to every worker
     bytes_read: int = 0
     read_seconds: float = 0.0
     scan_seconds: float = 0.0
-    wait_seconds: float = 0.0
+    idle_seconds: float = 0.0  # of workers' threads, together
+    wait_seconds: float = 0.0  # of the coordinator
     ascent_seconds: float = 0.0
 
 
@@ -77,7 +81,27 @@ class Round:
     support: int
     totals: dict[str, Any]
     slack: str = "example"  # who shares one
-    events: list[str] = field(default_factory=list)  # what was done to the cache or to the groups
+    events: list[str] = field(default_factory=list)  # what was done to the cache or to the groups, and what went wrong
+    staleness: list[int] = field(default_factory=list)  # reports by how many versions old they were on arrival
+    workers: dict[str, list[float]] = field(default_factory=dict)  # examples scanned and busy seconds of each
+
+
+@dataclass(slots=True)
+class Since:
+    """What has happened since the last line of the run log."""
+
+    seconds: float
+    busy: float = 0.0
+    staleness: list[int] = field(default_factory=list)
+    workers: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, report: ShardReport, age: int) -> None:
+        self.staleness += [0] * (age + 1 - len(self.staleness))
+        self.staleness[age] += 1
+        busy = report.read_seconds + report.compute_seconds
+        self.busy += busy
+        known = self.workers.get(report.worker, [0, 0.0])
+        self.workers[report.worker] = [known[0] + report.n_examples, known[1] + busy]
 
 
 @dataclass(slots=True)
@@ -123,7 +147,7 @@ class Trainer:
     grouping: Grouping = field(init=False)
     totals: Totals = field(default_factory=Totals)
     history: list[Round] = field(default_factory=list)
-    version: int = 0
+    version: int = 0  # of the weights that are published next
     begin: float = field(default_factory=time.perf_counter)
     best_w: Floats = field(init=False)
     best_upper: float = np.inf
@@ -132,6 +156,7 @@ class Trainer:
     shown: float = np.inf  # the same gap as a difference
     best_estimate: float = np.inf  # of P(w) by inexact inference
     underway: Underway | None = None
+    since: Since = field(default_factory=lambda: Since(time.perf_counter()))
 
     def __post_init__(self) -> None:
         self.prior = self.prior or Prior(self.problem.n_weights)
@@ -155,10 +180,7 @@ class Trainer:
             )
 
     def run(self) -> Outcome:
-        if self.underway:
-            self._carry_out(self.underway.plan)
-        while isinstance(step := self._next(), Pass):
-            self._carry_out(step)
+        step = self._work()
         if min(self._gap(), self._inexact_gap()) > self.config.gap:
             self._certify_last()
         log.info("stop: %s", step.reason)
@@ -166,17 +188,30 @@ class Trainer:
         how = (step.reason, self._seconds(), self.history, self.totals, self.solver, self.grouping)
         return Outcome(self.best_w, certificate, *how, self.best_estimate)
 
-    def _next(self) -> Pass | Stop:
+    def suspended(self) -> Underway | None:
+        """What a run that goes on from here has to end first."""
+        return self.underway
+
+    def _work(self) -> Stop:
+        """Pass after pass, until there is a reason to stop."""
+        if self.underway:
+            self._carry_out(self.underway.plan)
+        while isinstance(step := self._next(self.totals.passes), Pass):
+            self._carry_out(step)
+        return step
+
+    def _next(self, n_passes: int, *, settled: bool = True) -> Pass | Stop:
         config = self.config
         oracle = self.problem.oracle_work * self.dataset.n_examples
         progress = Progress(
-            self.totals.passes,
+            n_passes,
             self.estimate,
             self._gap(),
             oracle / max(1, len(self.solver.cache)),
             self._seconds(),
             self.interrupted(),
             self._inexact_gap(),
+            settled,
         )
         limits = Limits(
             config.schedule, config.gap, config.max_passes, config.max_seconds, config.seed, self.grouping.grain
@@ -193,12 +228,13 @@ class Trainer:
             scans, reports, w = self._scan(pieces, self.solver.candidate(), here.grain)
             losses += [ShardLoss(r.shard, r.version, r.loss, r.exact) for r in reports]
             if plan.certify:
-                self._certify(losses, w)
+                self._certify(losses, w, scans[0].version)
             here.done += 1
             last = here.done == len(plan.rounds)
             ascent = plan.last if last else plan.between
             if plan.certify:
-                ascent = after_scan(ascent, self._unseen(reports, losses, w), self.config.gap)
+                new = sum(self._new_loss(report, w) for report in reports)
+                ascent = after_scan(ascent, self._share(new, losses, w), self.config.gap)
             self._improve(reports, scans, ascent)
             if plan.prune:
                 self.totals.pruned += self.solver.prune(0)
@@ -214,12 +250,15 @@ class Trainer:
                 break
             self.between(self)
 
-    def _unseen(self, reports: list[ShardReport], losses: list[ShardLoss], w: Floats) -> float:
-        """The share of P(w) that constraints not yet cached add to it, at the most."""
+    def _new_loss(self, report: ShardReport, w: Floats) -> float:
+        """What constraints not yet cached add to P(w), at the most."""
+        found = report.offenders
+        return float(self.config.C * violation(found.rows, found.margin, found.cost, w))
+
+    def _share(self, loss: float, losses: list[ShardLoss], w: Floats) -> float:
+        """What part of P(w) it is."""
         value = objective(w, losses, C=self.config.C, prior=self.solver.prior)
-        found = (report.offenders for report in reports)
-        new = self.config.C * sum(violation(c.rows, c.margin, c.cost, w) for c in found)
-        return new / value if value > 0 else 0.0
+        return loss / value if value > 0 else 0.0
 
     def _use_recent(self, plan: Pass) -> None:
         """Rounds on recent offenders, while these show at least a share of the gap that the last pass has shown."""
@@ -260,33 +299,36 @@ class Trainer:
 
         `recent` are the files of a shard to look at instead of asking the oracle.
         """
-        self.executor.publish(self.version, w)
-        scans = [
-            Scan(
-                p.shard,
-                self.version,
-                self._known(p),
-                p.begin,
-                p.end,
-                grain,
-                self.grouping.notes(p.shard, grain),
-                recent.get(p.shard, ()),
-                self.fold,
-            )
-            for p in sorted(pieces)
-        ]
+        version = self.publish(w)
+        scans = [self._scan_of(p, version, grain, recent.get(p.shard, ())) for p in sorted(pieces)]
         begin = time.perf_counter()
         reports = sorted(self.executor.reports(scans), key=lambda report: report.shard)
         self.totals.wait_seconds += time.perf_counter() - begin
         self.totals.rounds += 1
         for report in reports:
-            self.totals.oracle_calls += report.n_examples
-            self.totals.offenders += len(report.offenders.margin)
-            self.totals.wire_bytes += rows_nbytes(report.offenders.rows)
-            self.totals.bytes_read += report.bytes_read
-            self.totals.read_seconds += report.read_seconds
-            self.totals.scan_seconds += report.compute_seconds
+            self._count(report)
         return scans, reports, w
+
+    def publish(self, w: Floats) -> int:
+        """Make weights known to workers; returns their version."""
+        version, self.version = self.version, self.version + 1
+        self.executor.publish(version, w)
+        self.totals.published_bytes += w.nbytes
+        return version
+
+    def _scan_of(self, piece: Piece, version: int, grain: int, recent: tuple[Notes, ...] = (), ticket: int = 0) -> Scan:
+        notes = self.grouping.notes(piece.shard, grain)
+        known = self._known(piece)
+        return Scan(piece.shard, version, known, piece.begin, piece.end, grain, notes, recent, self.fold, ticket)
+
+    def _count(self, report: ShardReport) -> None:
+        self.totals.oracle_calls += report.n_examples
+        self.totals.offenders += len(report.offenders.margin)
+        self.totals.wire_bytes += rows_nbytes(report.offenders.rows)
+        self.totals.bytes_read += report.bytes_read
+        self.totals.read_seconds += report.read_seconds
+        self.totals.scan_seconds += report.compute_seconds
+        self.since.add(report, self.version - 1 - report.version)
 
     def _known(self, piece: Piece) -> Any:
         if self.grouping.grain == ALL:  # what is sent is a part of a row, and needed for the others' sake
@@ -297,6 +339,7 @@ class Trainer:
     def _improve(self, reports: list[ShardReport], scans: list[Scan], plan: Ascent) -> None:
         begin = time.perf_counter()
         slots = self.grouping.insert(self.solver, reports, scans)
+        self.totals.kept += len(slots)
         if plan.revisits:
             self.solver.reprocess(slots, plan)
             if plan.revisits * len(slots) < self.solver.cache.n_groups:  # little is new: what is old needs the work
@@ -306,19 +349,18 @@ class Trainer:
             oracle = self.problem.oracle_work * sum(report.n_examples for report in reports)
             spent = len(slots) + oracle + ROUND_WORK
             self.solver.ascend(plan, gained, spent)
-        self.version += 1
         self.totals.ascent_seconds += time.perf_counter() - begin
 
-    def _certify(self, losses: list[ShardLoss], w: Floats) -> None:
+    def _certify(self, losses: list[ShardLoss], w: Floats, version: int) -> None:
         """An upper bound for these weights; the model to return is the best one seen."""
         if not all(s.exact for s in losses):
             self._guess(losses, w)
             return
         upper = upper_bound(
-            w, self.version, losses, C=self.config.C, n_shards=self.dataset.n_shards, prior=self.solver.prior
+            w, version, losses, C=self.config.C, n_shards=self.dataset.n_shards, prior=self.solver.prior
         )
         if upper < self.best_upper:
-            self.best_upper, self.best_version, self.best_w = upper, self.version, w.copy()
+            self.best_upper, self.best_version, self.best_w = upper, version, w.copy()
 
     def _guess(self, losses: list[ShardLoss], w: Floats) -> None:
         """Inexact inference bounds nothing: the model to return is the one with the lowest estimate of P(w)."""
@@ -330,8 +372,8 @@ class Trainer:
         """One more scan, so that the last w, or w̄ where that is asked for, may be the model; no ascent follows."""
         whole = tuple(Piece(s, 0, int(n)) for s, n in enumerate(np.diff(self.dataset.first)))
         grain = self.grouping.grain
-        _, reports, w = self._scan(whole, self.solver.candidate(averaged=self.config.average), grain)
-        self._certify([ShardLoss(r.shard, r.version, r.loss, r.exact) for r in reports], w)
+        scans, reports, w = self._scan(whole, self.solver.candidate(averaged=self.config.average), grain)
+        self._certify([ShardLoss(r.shard, r.version, r.loss, r.exact) for r in reports], w, scans[0].version)
         self._record(self.dataset.n_shards, certify=True)
 
     def _gap(self) -> float:
@@ -346,11 +388,19 @@ class Trainer:
         self.grouping.events.append(event)
         self._record(0, certify=False)
 
+    def _faults(self) -> list[str]:
+        """What went wrong on the cluster since somebody asked, and was made good."""
+        events, self.executor.events = self.executor.events, []
+        return events
+
     def _seconds(self) -> float:
         return time.perf_counter() - self.begin
 
     def _record(self, n_shards: int, *, certify: bool) -> None:
         self.totals.coalesced = self.grouping.coalesced
+        now, since = time.perf_counter(), self.since
+        self.totals.idle_seconds += max(0.0, self.executor.slots * (now - since.seconds) - since.busy)
+        self.since = Since(now)
         line = Round(
             self._seconds(),
             self.version,
@@ -365,7 +415,9 @@ class Trainer:
             len(self.solver.support()),
             asdict(self.totals),
             name_of(self.grouping.grain),
-            self.grouping.take_events(),
+            [*self.grouping.take_events(), *self._faults()],
+            since.staleness,
+            since.workers,
         )
         self.history.append(line)
         log.info(

@@ -69,6 +69,7 @@ class ShardReport(NamedTuple):
     read_seconds: float
     compute_seconds: float
     ticket: int = 0
+    worker: str = ""  # who made it; "" for this process
 
 
 class Loaded(NamedTuple):

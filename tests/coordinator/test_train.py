@@ -8,6 +8,7 @@ import pytest
 
 from distdual.config import ClusterConfig, LocalCluster, SolverConfig
 from distdual.coordinator import schedule
+from distdual.coordinator.stream import MODES
 from distdual.coordinator.train import Outcome, Trainer
 from distdual.data.store import Dataset, open_dataset
 from distdual.problems.binary import Binary
@@ -30,7 +31,7 @@ def run(dataset: Dataset, problem: Binary, *, interrupted: Any = lambda: False, 
     executor = InlineExecutor(dataset, problem)
     config = SolverConfig(**{"gap": 1e-3, **options})
     try:
-        return Trainer(problem, dataset, executor, config, lambda _: None, interrupted=interrupted).run()
+        return MODES[config.mode](problem, dataset, executor, config, lambda _: None, interrupted=interrupted).run()
     finally:
         executor.close()
 

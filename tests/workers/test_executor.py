@@ -1,5 +1,6 @@
 """Threads and a real Dask cluster keep one contract, also when worker processes are killed."""
 
+import itertools
 import os
 import pickle
 import signal
@@ -18,6 +19,7 @@ from distdual.config import ClusterConfig, LocalCluster
 from distdual.data.store import open_dataset
 from distdual.errors import InputError
 from distdual.problems.binary import Binary
+from distdual.problems.completed import Completed
 from distdual.workers.cluster import connect
 from distdual.workers.executor import DaskExecutor, InlineExecutor, open_executor
 from distdual.workers.scan import Scan, Source, load_and_scan
@@ -38,6 +40,16 @@ class SlowBinary(Binary):
     def offenders(self, w: Any, shard: Any) -> Any:
         time.sleep(0.2)
         return super().offenders(w, shard)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeavyBinary(Binary):
+    ballast: str = ""
+
+
+def latent_values(source, problem, w, shard):
+    assert len(getattr(problem, "problem", problem).ballast) == 1_000_000
+    return problem.values if isinstance(problem, Completed) else None
 
 
 SLOW = SlowBinary(n_features=N_FEATURES, classes=CLASSES)
@@ -163,6 +175,69 @@ class ExecutorContract:
             list(executor.reports(scans(dataset)))
         executor.close()
 
+    def test_scans_run_while_the_caller_does_something_else(self, dataset, keep):
+        executor = self.make(dataset, SLOW, keep=keep)
+        executor.publish(0, W)
+        executor.start(scans(dataset))
+        assert executor.pending == dataset.n_shards
+        assert executor.collect(0) == []
+        time.sleep(dataset.n_shards * 0.2)  # two at a time: they have ended, but for the first one's overhead
+        begin = time.monotonic()
+        found = []
+        while executor.pending:
+            found += executor.collect(5)
+            assert executor.pending == dataset.n_shards - len(found)
+        assert time.monotonic() - begin < 0.2 * dataset.n_shards / 2
+        assert_same_reports(found, expected(dataset, W))
+        assert executor.collect(5) == []  # and does not wait
+        assert time.monotonic() - begin < 5
+        executor.close()
+
+    def test_scans_keep_the_weights_they_were_started_with(self, dataset, keep):
+        executor = self.make(dataset, SLOW, keep=keep)
+        half = dataset.n_shards // 2
+        for version, begin in enumerate([0, half]):
+            executor.publish(version, W * (version + 1))
+            executor.start(scans(dataset, version)[begin : begin + half])
+        executor.publish(2, W * 3)
+        found = collected(executor)
+        wanted = expected(dataset, W, 0)[:half] + expected(dataset, 2 * W, 1)[half:]
+        assert_same_reports(found, wanted)
+        assert set(executor.held.by_version) == {2}
+        executor.start(scans(dataset, 2))
+        assert_same_reports(collected(executor), expected(dataset, 3 * W, 2))
+        with pytest.raises(KeyError, match="weights v1 are not held; the newest are v2"):
+            executor.start(scans(dataset, 1))
+        executor.close()
+
+    def test_scans_that_are_dropped_are_never_reported(self, dataset):
+        executor = self.make(dataset, SLOW)
+        executor.publish(0, W)
+        executor.start(scans(dataset))
+        executor.publish(1, 2 * W)
+        executor.drop()
+        assert executor.pending == 0
+        assert set(executor.held.by_version) == {1}
+        executor.start(scans(dataset, 1))
+        assert_same_reports(collected(executor), expected(dataset, 2 * W, 1))
+        executor.close()
+
+    def test_what_a_scan_raises_is_raised_where_it_is_collected(self, dataset):
+        executor = self.make(dataset, PROBLEM)
+        executor.publish(0, np.full(N_FEATURES, np.nan))
+        executor.start(scans(dataset))
+        with pytest.raises(InputError, match=r"shard \d, row 0: the loss is nan"):
+            collected(executor)
+        assert executor.events == []
+        executor.close()
+
+
+def collected(executor):
+    found = []
+    while executor.pending:
+        found += executor.collect(60)
+    return found
+
 
 class TestInlineExecutor(ExecutorContract):
     def make(self, dataset, problem, *, keep=True):
@@ -180,6 +255,14 @@ class TestDaskExecutor(ExecutorContract):
         executor = DaskExecutor(self.client, dataset, problem)
         executor.loaded = {} if keep else None
         return executor
+
+
+def test_a_report_says_who_made_it(client, dataset):
+    with open_executor(ClusterConfig(), dataset, PROBLEM, client) as executor:
+        executor.publish(0, W)
+        assert {report.worker for report in executor.reports(scans(dataset))} <= {"0", "1"}
+        assert executor.slots == 2
+    assert {report.worker for report in expected(dataset, W)} == {""}
 
 
 def kill(client: Any, n_workers: int) -> None:
@@ -241,17 +324,17 @@ class Recorder:
         return getattr(self.client, name)
 
     def scatter(self, value: Any, **options: Any) -> Any:
-        self.scattered.append(value)
+        self.scattered += value.values()
         return self.client.scatter(value, **options)
 
-    def submit(self, *args: Any, **options: Any) -> Any:
-        self.submitted.append(args)
-        return self.client.submit(*args, **options)
+    def map(self, *args: Any, **options: Any) -> Any:
+        self.submitted.append((args, options))
+        return self.client.map(*args, **options)
 
 
-def scattered_weights(dask_scheduler: Any) -> int:
-    """Runs on the scheduler: how many vectors it knows."""
-    return sum(str(key).startswith("ndarray") for key in dask_scheduler.tasks)
+def task_keys(run: str, dask_scheduler: Any) -> list[str]:
+    """Runs on the scheduler: all that it knows of a run."""
+    return [str(key) for key in dask_scheduler.tasks if run in str(key)]
 
 
 @pytest.fixture
@@ -268,13 +351,52 @@ def test_weights_travel_once_a_version_and_worker_and_never_inside_a_task(client
     executor.loaded = {} if keep else None
     for version in range(3):
         executor.publish(version, np.full(100_000, version / 7))
-        assert len(client.who_has(executor.published)[executor.published.key]) == 2
+        weights = executor.held.by_version[version].future
+        assert len(client.who_has(weights)[weights.key]) == 2
         for _ in range(2):
             list(executor.reports(scans(wide, version)))
-    assert len(recorder.scattered) == 3
-    for task in recorder.submitted:
-        assert sum(len(pickle.dumps(part)) for part in task) < 5_000
+    assert len([value for value in recorder.scattered if isinstance(value, np.ndarray)]) == 3
+    assert sum(value is problem for value in recorder.scattered) == 1
+    for args, _ in recorder.submitted:
+        assert sum(len(pickle.dumps(part)) for part in args) < 2_000 * wide.n_shards
     executor.close()
+
+
+@pytest.mark.parametrize("latent", [False, True])
+def test_a_large_problem_travels_once_a_run_and_never_inside_a_task(latent, client, dataset):
+    recorder = Recorder(client)
+    problem = HeavyBinary(n_features=N_FEATURES, classes=CLASSES, ballast="x" * 1_000_000)
+    executor = DaskExecutor(recorder, dataset, problem)
+    for version in range(3):
+        if latent:
+            executor.problem = Completed(problem, np.arange(dataset.n_examples, dtype=np.int32))
+        executor.publish(version, W)
+        list(executor.reports(scans(dataset, version)))
+        parts = list(executor.map_shards(latent_values, range(dataset.n_shards)))
+        wanted = [np.arange(a, b) if latent else None for a, b in itertools.pairwise(dataset.first)]
+        for found, values in zip(parts, wanted, strict=True):
+            assert found is None if values is None else (found == values).all()
+    assert sum(value is problem for value in recorder.scattered) == 1
+    for args, options in recorder.submitted:
+        assert len(pickle.dumps(args)) < 20_000
+        assert not options.keys() - {"key", "pure", "problem", "w"}
+    executor.close()
+
+
+def test_tasks_have_names_that_no_other_run_uses(client, dataset):
+    first, second = (DaskExecutor(client, dataset, SLOW) for _ in range(2))
+    for executor in (first, second):
+        executor.publish(7, W)
+        executor.start(scans(dataset, 7))
+    for executor in (first, second):
+        run, n_tasks = executor.run, 2 * dataset.n_shards + 2
+        assert eventually(lambda run=run, n=n_tasks: len(client.run_on_scheduler(task_keys, run)) == n)
+        mine = client.run_on_scheduler(task_keys, run)
+        assert {key.split("-")[0] for key in mine} == {"scan", "read", "weights", "problem"}
+        assert sum(key.startswith("scan-v7-shard3-") for key in mine) == 1
+        assert_same_reports(collected(executor), expected(dataset, W, 7))
+        executor.close()
+        assert eventually(lambda run=run: not client.run_on_scheduler(task_keys, run))
 
 
 def test_old_weights_are_forgotten(client, dataset):
@@ -282,9 +404,10 @@ def test_old_weights_are_forgotten(client, dataset):
     for version in range(4):
         executor.publish(version, W * version)
         list(executor.reports(scans(dataset, version)))
-    assert eventually(lambda: client.run_on_scheduler(scattered_weights) == 1)
+    found = lambda: client.run_on_scheduler(task_keys, executor.run)  # noqa: E731
+    assert eventually(lambda: sum("weights" in key for key in found()) == 1)
     executor.close()
-    assert eventually(lambda: client.run_on_scheduler(scattered_weights) == 0)
+    assert eventually(lambda: not found())
 
 
 def eventually(holds: Any, seconds: float = 5.0) -> bool:

@@ -1,0 +1,392 @@
+"""How do scans run on a Dask cluster, whatever happens to its workers?
+
+A task is a pure function of the data set, a shard or several small ones, the problem and a version of the weights.
+Problem and weights are scattered, and tasks name them by key. Dask runs the tasks of a dead worker elsewhere; here we
+scatter again what died with its last holder, and put an end to all waiting.
+"""
+
+import asyncio
+import itertools
+import math
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+from distdual.config import ClusterConfig
+from distdual.data.memory import MemoryDataset, OneShard
+from distdual.data.store import Dataset
+from distdual.errors import ClusterError
+from distdual.problems.base import Problem
+from distdual.problems.completed import Completed
+from distdual.rows import Floats, Int32s
+from distdual.workers.pending import Held, arrived, run_all
+from distdual.workers.scan import Scan, ShardReport, Source
+from distdual.workers.tasks import (
+    Task,
+    Work,
+    Works,
+    batches,
+    bundle_size,
+    chunks,
+    load_bundle,
+    scan_seconds,
+    scan_tasks,
+    scans_a_task,
+    work_on_shards,
+)
+from distdual.workers.watch import Watch
+
+LOOK = 1.0  # seconds between two looks at the cluster
+PAUSE = 0.5  # seconds before what failed for want of a worker is tried again
+TRIES = 10  # times that a task may be lost with its weights or its scheduler
+DEATHS = 2  # times that Dask may give a task up because workers died of it, four each time
+
+
+@dataclass(eq=False, slots=True)
+class Scattered:
+    """A value that workers hold, under a key that changes when it must be sent again."""
+
+    name: str
+    value: Any
+    future: Any = None
+
+
+class Outcome(NamedTuple):
+    task: Task
+    future: Any  # the task may have a newer one
+    result: Any
+    error: BaseException | None
+
+
+@dataclass(eq=False, slots=True)
+class Flight:
+    """Tasks that are under way, and how they end."""
+
+    tasks: set[Task] = field(default_factory=set)
+    ended: "SimpleQueue[Outcome]" = field(default_factory=SimpleQueue)
+
+    def arrived(self, wait: float) -> list[Outcome]:
+        """Outcomes of tasks that were not dropped or submitted again meanwhile."""
+        return [o for o in arrived(self.ended, wait) if o.task in self.tasks and o.task.future is o.future]
+
+
+class DaskExecutor:
+    """Shards stay in cluster memory where there is room, under Dask's own memory management."""
+
+    def __init__(
+        self, client: Any, dataset: Dataset | MemoryDataset, problem: Problem, limits: ClusterConfig | None = None
+    ) -> None:
+        self.client = client
+        self.source: Source | MemoryDataset = (
+            dataset if isinstance(dataset, MemoryDataset) else Source(dataset.location, dataset.fingerprint)
+        )
+        self.first = dataset.first
+        self.problem = problem
+        self.events: list[str] = []
+        self.run = secrets.token_hex(4)  # two runs may share a cluster
+        self.serial = itertools.count()
+        self.held: Held[Scattered] = Held()
+        self.shared: Scattered | None = None  # the problem, but for what differs from shard to shard
+        self.scans = Flight()
+        now = time.monotonic()
+        self.watch = Watch(limits or ClusterConfig(), answered=now, manned=now, progress=now)
+        self.looking: Future[Any] | None = None
+        self.looked = now
+        self.workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+        self.watch.look(now, {address: worker["last_seen"] for address, worker in self.workers.items()})
+        room = sum(worker["memory_limit"] or 0 for worker in self.workers.values())
+        self.bundle = bundle_size(dataset, self.slots)
+        self.loaded: dict[int, Any] | None = {} if 2 * dataset.nbytes <= room else None  # by number of bundle
+        self.seen: set[int] = set()  # shards whose reading is paid for in a report already
+        self.seconds = scan_seconds(dataset, problem)  # that a scan takes
+
+    @property
+    def slots(self) -> int:
+        self._look()
+        return sum(worker["nthreads"] for worker in self.workers.values())
+
+    @property
+    def pending(self) -> int:
+        return sum(len(task.shards) for task in self.scans.tasks)
+
+    def publish(self, version: int, w: Floats) -> None:
+        weights = Scattered(f"weights-v{version}", w.copy())
+        self._scatter(weights)
+        self.held.publish(version, weights)
+
+    def start(self, scans: Sequence[Scan]) -> None:
+        most = scans_a_task(len(scans), self.slots, self.seconds)
+        self._begin(self.scans, scan_tasks(scans, self.bundle, most))
+
+    def collect(self, wait: float) -> list[ShardReport]:
+        reports = [self._priced(report) for _, found in self._collect(self.scans, wait) for report in found]
+        if reports:
+            self.seconds = sum(report.read_seconds + report.compute_seconds for report in reports) / len(reports)
+        return reports
+
+    def drop(self) -> None:
+        self._drop(self.scans)
+
+    def reports(self, scans: Sequence[Scan]) -> Iterator[ShardReport]:
+        return run_all(self, scans)
+
+    def map_shards(self, function: Any, shards: Sequence[int], *parts: Sequence[Any]) -> Iterator[Any]:
+        name, version = function.__name__.replace("_", "-"), self.held.newest
+        arguments = list(zip(shards, *parts, strict=True))
+        tasks = [
+            Task(name, version, function, [each[0] for each in some], some) for some in chunks(arguments, self.bundle)
+        ]
+        flight, results = Flight(), dict[Task, list[Any]]()
+        try:
+            self._begin(flight, tasks)
+            while flight.tasks:
+                results.update(self._collect(flight, math.inf))
+        finally:
+            self._drop(flight)
+        return (result for task in tasks for result in results[task])
+
+    def close(self) -> None:
+        self.drop()
+        self.held = Held()
+        self.shared = None
+        self.loaded = None
+
+    def _priced(self, report: ShardReport) -> ShardReport:
+        """Reading is paid for once, where a shard stays in memory."""
+        if self.loaded is not None and report.shard in self.seen:
+            return report._replace(bytes_read=0, read_seconds=0.0)
+        self.seen.add(report.shard)
+        return report
+
+    # Tasks: begun, submitted (again), collected, dropped.
+
+    def _begin(self, flight: Flight, tasks: Sequence[Task]) -> None:
+        if not flight.tasks:
+            self.watch.progress = time.monotonic()
+        for task in tasks:
+            self.held.begin(task.version)
+            flight.tasks.add(task)
+        self._submit(flight, tasks)
+
+    def _submit(self, flight: Flight, tasks: Sequence[Task]) -> None:
+        """Send tasks to the scheduler, many at a time: one message costs about as much as a hundred tasks."""
+        problem = self._problem()
+        for batch in batches(tasks, self.source):
+            futures = self.client.map(
+                work_on_shards,
+                [self._works(task) for task in batch],
+                self._given(batch),
+                key=[self._key(str(task)) for task in batch],
+                pure=False,
+                problem=problem.future,
+                w=self.held.by_version[batch[0].version].future,
+            )
+            for task, future in zip(batch, futures, strict=True):
+                task.future = future
+                self._in_background(self._follow(flight, task, future))
+
+    def _key(self, name: str) -> str:
+        """Readable on the dashboard, and not used before on this cluster."""
+        return f"{name}-{self.run}-{next(self.serial)}"
+
+    @staticmethod
+    async def _follow(flight: Flight, task: Task, future: Any) -> None:
+        """Fetch the result as soon as it is there; the coordinator may be busy with something else."""
+        try:
+            outcome = Outcome(task, future, await future.result(), None)
+        except Exception as error:  # among them distributed.CancelledError
+            outcome = Outcome(task, future, None, error)
+        flight.ended.put(outcome)
+
+    def _collect(self, flight: Flight, wait: float) -> list[tuple[Task, list[Any]]]:
+        end = time.monotonic() + wait
+        while flight.tasks:
+            found, lost = list[tuple[Task, list[Any]]](), list[Task]()
+            for outcome in flight.arrived(min(end - time.monotonic(), LOOK)):
+                task = outcome.task
+                if outcome.error is None:
+                    found.append((task, outcome.result))
+                    flight.tasks.remove(task)
+                    self.held.end(task.version)
+                else:
+                    self._check_lost(outcome)
+                    lost.append(task)
+            if found:
+                self.watch.progress = time.monotonic()
+            if lost:
+                self._again(flight, lost)
+            self._look()
+            if found or time.monotonic() >= end:
+                return found
+        return []
+
+    def _check_lost(self, outcome: Outcome) -> None:
+        """Raise unless the task did not come to its end: what it says itself is said at once, and never tried again."""
+        from distributed import KilledWorker
+
+        task, error = outcome.task, outcome.error
+        assert error is not None
+        if isinstance(error, KilledWorker):
+            task.deaths += 1
+        elif outcome.future.status == "error":
+            raise error
+        else:
+            task.lost += 1
+        if task.deaths >= DEATHS or isinstance(error, MemoryError):
+            raise ClusterError(short_of_memory(task, self.workers)) from None
+        if task.lost > TRIES:
+            raise ClusterError(f"shard {task.shards[0]}: its task was lost {task.lost} times; is the cluster stable?")
+
+    def _again(self, flight: Flight, tasks: Sequence[Task]) -> None:
+        self._wait_for_worker()
+        self._restore(self._problem())
+        for version in {task.version for task in tasks}:
+            self._restore(self.held.by_version[version])
+        if self.loaded is not None:
+            self.loaded = {number: future for number, future in self.loaded.items() if future.status != "cancelled"}
+        self._submit(flight, tasks)
+        self.events.append(f"{len(tasks)} tasks submitted again")
+
+    def _drop(self, flight: Flight) -> None:
+        if not flight.tasks:
+            return
+        self.client.cancel([task.future for task in flight.tasks if task.future is not None])
+        for task in flight.tasks:
+            self.held.end(task.version)
+        flight.tasks = set()
+
+    # What tasks are given: a shard or where it is, the problem, the weights.
+
+    def _given(self, tasks: Sequence[Task]) -> list[Any]:
+        """For each the shards themselves, where they stay in memory, or else what to read them from."""
+        if self.loaded is None or tasks[0].reads:
+            return [self._source(task.shards[0]) for task in tasks]
+        numbers = [task.shards[0] // self.bundle for task in tasks]
+        new = sorted(set(numbers) - self.loaded.keys())
+        if new:
+            shards = [range(n * self.bundle, min((n + 1) * self.bundle, len(self.first) - 1)) for n in new]
+            sources = [self._source(some[0]) for some in shards]
+            keys = [self._key(f"read-shard{some[0]}") for some in shards]
+            self.loaded.update(
+                zip(new, self.client.map(load_bundle, sources, shards, key=keys, pure=False), strict=True)
+            )
+        return [self.loaded[number] for number in numbers]
+
+    def _source(self, shard: int) -> Source | OneShard:
+        """Where a shard is stored or, of a data set in our memory, the shard itself."""
+        return self.source.only(shard) if isinstance(self.source, MemoryDataset) else self.source
+
+    def _problem(self) -> Scattered:
+        shared = self.problem.problem if isinstance(self.problem, Completed) else self.problem
+        if self.shared is None or self.shared.value is not shared:
+            self.shared = Scattered("problem", shared)
+            self._scatter(self.shared)
+        return self.shared
+
+    def _works(self, task: Task) -> Works:
+        each = zip(task.shards, task.arguments, strict=True)
+        return Works(task.function, [Work(shard, own, self._latent(shard)) for shard, own in each])
+
+    def _latent(self, shard: int) -> tuple[Int32s, int] | None:
+        if not isinstance(self.problem, Completed):
+            return None
+        part = self.problem.part(int(self.first[shard]), int(self.first[shard + 1]))
+        return part.values, part.first
+
+    def _scatter(self, what: Scattered) -> None:
+        """Send a value to every worker; one that dies meanwhile must be noticed by the scheduler first."""
+        begin = time.monotonic()
+        while what.future is None:
+            key = self._key(what.name)
+            try:
+                what.future = self._ask(self.client.scatter, {key: what.value}, broadcast=True, timeout=LOOK)[key]
+            except OSError:  # also TimeoutError: no worker
+                if time.monotonic() - begin > self.watch.limits.patience:
+                    raise ClusterError(f"{what.name} could not be sent to the workers") from None
+                time.sleep(PAUSE)
+                self._look()
+
+    def _restore(self, what: Scattered) -> None:
+        """Scatter again what has no holder any more."""
+        if what.future.status == "cancelled" or not self._holders(what.future):
+            what.future = None
+            self._scatter(what)
+            self.events.append(f"{what.name} scattered again")
+
+    def _holders(self, future: Any) -> Sequence[str]:
+        try:
+            found: dict[str, Sequence[str]] = self._ask(self.client.scheduler.who_has, keys=[future.key])
+        except OSError:
+            return ()
+        return found.get(future.key, ())
+
+    # The cluster: who is there, and for how long we wait.
+
+    def _in_background(self, coroutine: Any) -> "Future[Any]":
+        return asyncio.run_coroutine_threadsafe(coroutine, self.client.loop.asyncio_loop)
+
+    def _ask(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """What the cluster answers; we wait as long as there is one."""
+
+        async def asked() -> Any:
+            return await call(*args, **options)
+
+        future = self._in_background(asked())
+        try:
+            while True:
+                try:
+                    return future.result(LOOK)
+                except TimeoutError:
+                    if future.done():
+                        raise
+                    self._look()
+        finally:
+            future.cancel()
+
+    def _look(self) -> None:
+        """Ask the scheduler, in the background, who is there; raise if what it said last leaves nothing to wait for."""
+        now = time.monotonic()
+        if self.looking is not None and self.looking.done():
+            looking, self.looking = self.looking, None
+            if looking.exception() is None:
+                self._see(now, looking.result()["workers"])
+        if self.looking is None and now - self.looked >= LOOK:
+            self.looked = now
+            self.looking = self._in_background(self._identity())
+        if self.client.status == "closed":
+            raise ClusterError("the connection to the scheduler was lost, and could not be made again in time")
+        self.watch.check(now)
+
+    async def _identity(self) -> Any:
+        return await self.client.scheduler.identity(n_workers=-1)
+
+    def _see(self, now: float, workers: dict[str, Any]) -> None:
+        change = self.watch.look(now, {address: worker["last_seen"] for address, worker in workers.items()})
+        self.workers = {address: worker for address, worker in workers.items() if address not in change.silent}
+        self.events += [f"worker {address} joined" for address in change.joined]
+        self.events += [f"worker {address} left" for address in change.left]
+        for address in change.silent:
+            self.events.append(f"worker {address} was silent for {self.watch.limits.silence:g} s and is given up")
+            self._in_background(self._give_up(address))
+
+    async def _give_up(self, address: str) -> None:
+        """The scheduler then runs its tasks elsewhere."""
+        await self.client.scheduler.unregister(address=address, stimulus_id=f"silent-{self.run}", expected=True)
+
+    def _wait_for_worker(self) -> None:
+        while not self.workers or self.client.status != "running":
+            time.sleep(PAUSE)
+            self._look()
+
+
+def short_of_memory(task: Task, workers: dict[str, Any]) -> str:
+    limits = sorted({worker["memory_limit"] for worker in workers.values() if worker["memory_limit"]})
+    limit = f" (they have {limits[0] / 2**30:.3g} GiB each)" if limits else ""
+    return (
+        f"shard {task.shards[0]}: workers died of it again and again, most likely short of memory{limit}; "
+        "give them more, or prepare the data with smaller --shard-bytes"
+    )
