@@ -18,8 +18,9 @@ from distdual.workers.cluster import security_of
 from tests.build import examples, write
 from tests.certificates import Pem, certificates
 from tests.processes import dask_cluster
-from tests.shell import assert_refused, call
+from tests.shell import assert_refused, call, environment, run
 
+ROOT = Path(__file__).parents[1]
 TOLD = "data.url = {data!r}\nproblem.kind = 'binary'\noutput = {{ url = {model!r}, overwrite = true }}\n"
 NAMES = ("tls_ca", "tls_cert", "tls_key")
 
@@ -63,6 +64,8 @@ def test_the_right_certificate_trains_verifies_and_submits(
     assert call(capsys, "train", in_config, "--scheduler", address).code == 0
     verified = call(capsys, "verify", tmp_path / "model", "--scheduler", address, *pem.for_us())
     assert verified.code == 0, verified
+    ran = run("python", "jobs/verify.py", address, tmp_path / "model", *pem.for_us(), cwd=ROOT, env=environment())
+    assert ran.code == 0, ran
     options = ("--scheduler", address, *pem.for_us())
     submitted = call(capsys, "submit", config_of(tmp_path, data), *options)
     assert submitted.code == 0, submitted
