@@ -86,6 +86,7 @@ def answer(asked: Any) -> None:
     for place, file in enumerate(files):
         os.dup2(file, place)
         os.close(file)
+    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(place, mode, closefd=False) for place, mode in enumerate("rww"))
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(env)

@@ -22,6 +22,7 @@ from distdual.workers.groups import ALL
 from distdual.workers.scan import Scan, ShardReport
 
 MOST_AHEAD = 8  # scans a slot
+RECENT = 0.2  # share of the last value in a running mean
 LINE_EVERY = 0.5  # seconds between lines of the run log, where no pass ends
 WAIT = 0.25  # seconds for a report, before it is asked again whether to stop
 
@@ -58,6 +59,8 @@ class AsyncTrainer(Trainer):
     resting: bool = False
     settled: bool = False  # whether that gap was reached since the last pass, whatever came in afterwards
     step_seconds: float = 0.0  # of a step of the ascent, as a running mean
+    scan_seconds: float = 0.0  # of a scan, likewise
+    fresh: bool = True  # whether newer weights may be published
     effort: int = 0  # `updates` of the solver at which it rests, in any case
 
     def _work(self) -> Stop:
@@ -96,7 +99,8 @@ class AsyncTrainer(Trainer):
 
     def _feed(self) -> Stop | None:
         """Start scans until no slot will run dry; a Stop if there is nothing left to start."""
-        room = ahead(self.step_seconds, self._scan_seconds()) * self.executor.slots - self.executor.pending
+        room = ahead(self.step_seconds, self.scan_seconds) * self.executor.slots - self.executor.pending
+        self.fresh = self._may_publish()
         stop = None
         for _ in range(room):
             flight = self.flights[-1] if self.flights else None
@@ -119,10 +123,6 @@ class AsyncTrainer(Trainer):
             return step
         return None if step.certify and not self._may_certify(step) else self._begin(step)
 
-    def _scan_seconds(self) -> float:
-        """What a scan took, on average."""
-        return (self.totals.scan_seconds + self.totals.read_seconds) / max(1, self.tickets - self.executor.pending)
-
     def _start(self) -> None:
         scans, self.to_start = self.to_start, []
         if scans:
@@ -143,7 +143,7 @@ class AsyncTrainer(Trainer):
         return flight
 
     def _scan_next(self, flight: Flight) -> None:
-        if not flight.plan.certify and (flight.version < 0 or self.moved) and self._may_publish():
+        if not flight.plan.certify and (flight.version < 0 or self.moved) and self.fresh:
             flight.version = self._publish_newest(self.solver.candidate())
         version = flight.version if flight.version >= 0 else self.version - 1
         self.tickets += 1
@@ -159,7 +159,7 @@ class AsyncTrainer(Trainer):
     def _may_certify(self, plan: Pass) -> bool:
         """A gap of the cached problem is one of the whole, which no scan can close; it should be small first."""
         ready = self.settled if plan.overlap else self.resting
-        return self._may_publish() and (ready or not self.begun)
+        return self.fresh and (ready or not self.begun)
 
     def _publish_newest(self, w: Floats) -> int:
         self._start()  # what is to be scanned at earlier weights, which would be forgotten
@@ -177,7 +177,7 @@ class AsyncTrainer(Trainer):
             self._climb()
         if time.perf_counter() - self.since.seconds > LINE_EVERY:
             self._bound()
-            self._record(len(self.since.staleness), certify=False)
+            self._record(sum(self.since.staleness), certify=False)
 
     def _take(self, reports: Sequence[ShardReport]) -> None:
         self.totals.rounds += 1
@@ -185,6 +185,8 @@ class AsyncTrainer(Trainer):
             own = [(flight.asked.pop(r.ticket), r) for r in reports if r.ticket in flight.asked]
             for _, report in own:
                 self._count(report)
+                seconds = report.read_seconds + report.compute_seconds
+                self.scan_seconds += RECENT * (seconds - self.scan_seconds)
                 flight.losses.append(ShardLoss(report.shard, report.version, report.loss, report.exact))
                 if flight.plan.certify:
                     flight.new += self._new_loss(report, flight.w)
@@ -263,7 +265,7 @@ class AsyncTrainer(Trainer):
             self.resting = self.settled = True
             self.solver.bound()
         seconds = time.perf_counter() - begin
-        self.step_seconds += 0.2 * (seconds - self.step_seconds)
+        self.step_seconds += RECENT * (seconds - self.step_seconds)
         self.totals.ascent_seconds += seconds
 
     def _is_over(self) -> bool:
