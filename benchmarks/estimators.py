@@ -1,6 +1,6 @@
 """What does a small fit cost? SVC on scikit-learn's digits beside LinearSVC, with the defaults of each.
 
-    python benchmarks/estimators.py
+    python -m benchmarks.estimators
 
 Even against odd and ten classes, pixels between 0 and 1 and as they come, from 0 to 16. LinearSVC minimises the squared
 hinge loss by default; "hinge" is our loss for two classes, for ten both compare one class with the rest, and
@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.svm import LinearSVC
-from solver import REPETITIONS, seconds
 
 import distdual
+from benchmarks.race import seconds
+
+REPETITIONS = 3
 
 
 def objective(model: Any, x: Any, y: Any) -> float:

@@ -1,6 +1,6 @@
 """How well do latent problems do on real data, and what do later turns cost beside the first?
 
-    python benchmarks/latent.py DATA_FOLDER [--only musk1|elephant|shifts|mixtures] [--seeds 5] [--json]
+    python -m benchmarks.latent DATA_FOLDER [--only musk1|elephant|shifts|mixtures] [--seeds 5] [--json]
 
 musk1, elephant   DATA_FOLDER/mil: 10-fold cross-validation by bag, mean accuracy over the seeds that cut the folds.
                   Features are standardised and C is chosen by 3-fold cross-validation, both on the training bags alone.
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from datasets import need
 
+from benchmarks.case import need
 from distdual.config import SolverConfig
 from distdual.coordinator.latent import LatentOutcome, train_latent
 from distdual.coordinator.train import Trainer

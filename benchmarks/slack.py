@@ -1,6 +1,6 @@
 """What does it cost to share slacks? Passes, oracle calls, cache and seconds for each granularity, to a certified gap.
 
-    python benchmarks/slack.py DATA_FOLDER [covtype covtype7 ocr budget noisy] [--seconds LIMIT]
+    python -m benchmarks.slack DATA_FOLDER [covtype covtype7 ocr budget noisy] [--seconds LIMIT]
 
 covtype   class 2 against the rest, C = 0.01, gap 1e-3: the automatic choice beside single examples and blocks
 covtype7  all seven classes with a bias, C = 0.19, gap 1e-2
@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import covtype, covtype_classes, need
-from solver import memory
 
 import distdual
+from benchmarks.case import need
+from benchmarks.datasets.covtype import N_TRAIN, arrays, two_classes
+from benchmarks.machine import memory
 from distdual.data.prepare import prepare_arrays
 from distdual.training import Result
 
@@ -60,8 +61,8 @@ def slacks(*names: str) -> list[dict[str, Any]]:
 
 
 def write_covtype(folder: Path, scratch: str) -> None:
-    data = covtype(folder)
-    prepare_arrays(data.x, data.y, f"{scratch}/covtype", "binary")
+    x, y, _, _ = two_classes(folder)
+    prepare_arrays(x, y, f"{scratch}/covtype", "binary")
 
 
 def bench_covtype(folder: Path, scratch: str, seconds: float) -> None:
@@ -71,9 +72,8 @@ def bench_covtype(folder: Path, scratch: str, seconds: float) -> None:
 
 
 def bench_covtype7(folder: Path, scratch: str, seconds: float) -> None:
-    x, y = covtype_classes(folder)
-    order = np.random.default_rng(0).permutation(len(y))[:522_911]
-    prepare_arrays(x[order], y[order], f"{scratch}/covtype7", "multiclass")
+    x, y = arrays(folder)
+    prepare_arrays(x[:N_TRAIN], y[:N_TRAIN], f"{scratch}/covtype7", "multiclass")
     cases = slacks("auto", "block:64", "block:512", "shard", "all")
     problem = {"kind": "multiclass", "bias": 1.0}
     table(scratch, "covtype7", problem, cases, C=0.19, gap=1e-2, max_seconds=seconds)

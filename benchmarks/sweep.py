@@ -1,6 +1,6 @@
 """What does a path of 20 values of C on a9a cost beside one cold fit at the largest of them?
 
-    python benchmarks/sweep.py DATA [--C 1e-3:1e2:20] [--runs 5] [--json]
+    python -m benchmarks.sweep DATA [--C 1e-3:1e2:20] [--runs 5] [--json]
 
 DATA is a folder that holds a9a/. The path goes through one cache, from the smallest C to the largest, and every point
 is certified to a gap of 1e-3. A run is a cold fit, a path and a path of as many cold fits, one after the other; the
@@ -10,17 +10,14 @@ ratios are medians over the runs, after one that compiles. Without folds: both t
 import argparse
 import json
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import distdual
-from benchmarks.datasets import a9a
+from benchmarks.datasets.a9a import a9a
 from distdual.data.prepare import prepare_arrays
 from distdual.sweeping import grid
 
@@ -32,8 +29,8 @@ def main() -> None:
     arguments.add_argument("--runs", type=int, default=5)
     arguments.add_argument("--json", action="store_true", help="print one JSON object")
     told = arguments.parse_args()
-    data = a9a(told.folder)
     with tempfile.TemporaryDirectory(prefix="distdual-sweep-") as scratch:
+        data = a9a(told.folder, Path(scratch))
         prepare_arrays(data.x, data.y, f"{scratch}/data", "binary")
         figures = compare(scratch, grid(told.C), told.runs)
     print(json.dumps(figures) if told.json else "\n".join(f"{name:<40} {value}" for name, value in figures.items()))

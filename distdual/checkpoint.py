@@ -12,6 +12,7 @@ checkpoint/NUMBER-state.json      bounds, totals, the schedule, the run log so f
 checkpoint/NUMBER-ledger.bin      .npy arrays, one after another: what was coalesced since the checkpoint before
 """
 
+import contextlib
 import hashlib
 import io
 import json
@@ -29,9 +30,9 @@ from distdual.config import Config
 from distdual.coordinator.grouping import Grouping
 from distdual.coordinator.state import State, pack, restore
 from distdual.coordinator.train import Trainer
-from distdual.data.location import Location
+from distdual.data.location import Location, StorageError
 from distdual.data.store import Dataset
-from distdual.errors import InputError, Suspended
+from distdual.errors import ClusterError, InputError, Suspended
 from distdual.model import CHECKPOINT, MANIFEST, begin_run, read_json, to_json
 from distdual.prior import Prior
 from distdual.problems.base import Problem
@@ -101,6 +102,24 @@ class Checkpoint:
             last = "--resume goes on from the one before" if self.whole else "there is none to go on from"
             raise Suspended(f"ended on request; no checkpoint could be written, {last}: {error}") from None
         raise Suspended(f"ended on request; the checkpoint is in {self.folder}: go on with --resume")
+
+    @contextlib.contextmanager
+    def kept(self, trainer: Trainer) -> Iterator[None]:
+        """Within the block, a run that the cluster or the storage puts an end to leaves a checkpoint, if it can.
+
+        What fails is a scan, and of its round nothing has been made use of.
+        """
+        try:
+            yield
+        except (ClusterError, StorageError) as error:
+            if not trainer.totals.rounds:
+                raise
+            place = f"the checkpoint is in {self.folder}: go on with --resume"
+            try:
+                self.write(trainer)
+            except (InputError, OSError):
+                place = "--resume goes on from the last checkpoint" if self.whole else "there is no checkpoint"
+            raise type(error)(f"{error}; {place}") from None
 
     def write(self, trainer: Trainer) -> None:
         """Objects first, the manifest last, then the objects of the checkpoint before are removed."""

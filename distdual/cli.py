@@ -110,13 +110,14 @@ def quickstart(folder: Path, as_json: bool) -> int:
     "--templates", metavar="FILE.toml", help="The features of conll text; see configs/chunking_templates.toml."
 )
 @click.option("--vocabulary", metavar="URL", help="Conll text: take features and tags of this data set instead.")
-@click.option("--shard-bytes", default=16 << 20, show_default="16 MiB", help="Largest size of a shard's features.")
+@click.option("--shard-bytes", type=int, show_default="16 MiB", help="Largest size of a shard's features.")
 @click.option("--shuffle", type=int, metavar="SEED", help="Put the examples into random order.")
 @click.option("--test-fraction", default=0.0, metavar="F", help="Set a part aside: writes DEST/train and DEST/test.")
 @click.option("--scale", default="none", help="none, unit-variance or unit-rows.", show_default=True)
 @click.option("--n-features", type=int, help="Width of sparse data, where the largest index does not tell.")
 @click.option("--compress/--no-compress", default=None, help="Default: sparse data is compressed, dense is not.")
 @click.option("--overwrite", is_flag=True, help="Replace a data set that is there already.")
+@click.option("--append", is_flag=True, help="Add shards to a data set that is there, in its features and labels.")
 @click.option("--max-length", type=int, metavar="N", help="Trees: leave out sentences of more words.")
 @click.option("--grammar", metavar="URL", help="Trees: the data set whose grammar and vocabulary to use.")
 @click.option("--binarise", metavar="SIDE", help="Trees: right (the default) or left.")
@@ -361,8 +362,10 @@ def bounds(found: dict[str, Any]) -> str:
 
 def show_verification(checked: dict[str, Any]) -> None:
     word = "verified" if checked["certified"] else "NOT verified"
-    gap = "" if checked["estimate"] is not None else f", gap {checked['gap']:.2e}"
+    gap = "" if checked["estimate"] is not None else f", gap {checked['gap']:.2e}, target {checked['target']:.2e}"
     paper.print(f"{word}: {bounds(checked)}{gap}")
+    if checked["appended"]:
+        paper.print(f"  of the first {checked['n_shards']} shards; {checked['appended']} were appended since")
     for finding in checked["findings"]:
         paper.print(f"  - {finding}")
     if not checked["certified"] and not checked["findings"]:

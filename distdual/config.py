@@ -16,6 +16,7 @@ from distdual.errors import InputError
 
 T = TypeVar("T")
 
+RETRY_SECONDS = 60.0
 ADDRESS = re.compile(
     r"((?P<protocol>tcp|tls|ws|wss|ucx)://)?(?P<host>\[[\da-fA-F:.]+\]|[^\s/:\[\]]+)(:(?P<port>\d{1,5}))?"
 )
@@ -40,6 +41,11 @@ def check_pattern(name: str, value: str, choices: Sequence[str]) -> None:
         raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
+def check_seconds(name: str, value: float) -> None:
+    if not 0 <= value < math.inf:
+        raise InputError(f"{name} must be a number of seconds, got {value}")
+
+
 def check_address(name: str, address: str) -> None:
     """Say at once what Dask would say late or not clearly."""
     if not ADDRESS.fullmatch(address):
@@ -54,8 +60,12 @@ class DataConfig:
     storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
     """How to reach it, as fsspec takes it. Never written to a model, a log or an error message."""
 
+    retry_seconds: float = RETRY_SECONDS
+    """For so long workers ask a remote storage again that fails to give them a shard; the run then ends."""
+
     def __post_init__(self) -> None:
         check_url("data.url", self.url)
+        check_seconds("data.retry_seconds", self.retry_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +252,9 @@ class OutputConfig:
     storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
     """How to reach it, as fsspec takes it."""
 
+    retry_seconds: float = RETRY_SECONDS
+    """For so long a remote storage that fails to take a file is asked again; the run then ends."""
+
     overwrite: bool = False
     """Replace a model that is there already."""
 
@@ -256,8 +269,8 @@ class OutputConfig:
 
     def __post_init__(self) -> None:
         check_url("output.url", self.url)
-        if not 0 <= self.checkpoint_every < math.inf:
-            raise InputError(f"output.checkpoint_every must be a number of seconds, got {self.checkpoint_every}")
+        check_seconds("output.retry_seconds", self.retry_seconds)
+        check_seconds("output.checkpoint_every", self.checkpoint_every)
         check_choice("output.dual", self.dual, DUALS)
 
 

@@ -21,3 +21,7 @@ class ClusterError(Exception):
 
     The message is one sentence. The command line prints it without a traceback and ends with exit code 1.
     """
+
+
+class Superseded(Exception):
+    """Another process has taken a run over, because this one was silent for too long: it must write nothing more."""

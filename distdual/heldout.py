@@ -37,7 +37,7 @@ def score_held_out(
 ) -> list[dict[str, float]]:
     """Runs on a worker: sums for the scores of one shard's examples of a fold, for each row of weights."""
     judge, fold = asked
-    whole, _ = source.open().read(shard)
+    whole = source.open().read(shard).shard
     held = np.flatnonzero(fold.holds(np.arange(whole.first, whole.first + whole.n_examples)))
     if not len(held):
         return []

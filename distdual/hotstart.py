@@ -119,7 +119,7 @@ def check_same(model: Model, dataset: Dataset, problem: Problem) -> None:
 
 def rebuild(source: Source | Dataset, problem: Problem, w: Floats, shard: int, task: Task) -> Start:  # noqa: ARG001
     """Runs on a worker: what to begin with of one shard."""
-    found, _ = source.open().read(shard)
+    found = source.open().read(shard).shard
     dual = task.support.dual
     if isinstance(dual, Dual) and task.grain == EXAMPLE:
         constraints = problem.constraints(found, dual.example - found.first, dual.keys)

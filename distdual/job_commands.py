@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,7 +148,13 @@ def reached(cluster: ClusterConfig) -> Iterator[Any]:
     if cluster.scheduler is None:
         raise InputError("jobs live on a running cluster: give its address, --scheduler tcp://host:8786")
     with reach(cluster) as client:
-        yield client
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # of a scheduler that ends, we tell
+        try:
+            yield client
+        except OSError as error:  # among them Dask's own
+            if isinstance(error, BrokenPipeError):  # nobody reads what we print
+                raise
+            raise InputError(f"{cluster.scheduler}: the scheduler no longer answers ({type(error).__name__})") from None
 
 
 def job_of(job_id: str, client: Any) -> Any:

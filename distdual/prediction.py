@@ -9,16 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.config import ClusterConfig
+from distdual.config import RETRY_SECONDS, ClusterConfig
+from distdual.data.check import label_name
 from distdual.data.location import Location
 from distdual.data.store import Dataset, open_dataset
-from distdual.data.write import label_name
 from distdual.errors import InputError
 from distdual.model import Model, check_texts, load_model
 from distdual.problems.base import Problem
 from distdual.problems.load import Named
 from distdual.rows import Floats, Ints
 from distdual.workers.executor import open_executor
+from distdual.workers.reading import streamed
 from distdual.workers.scan import Source
 
 
@@ -42,7 +43,8 @@ def predict(
     `problem` names the class of a model of a user's own problem.
     """
     known = load_model(model if isinstance(model, Location) else Location(model), problem)
-    dataset = open_dataset(data if isinstance(data, Location) else Location(data))
+    place = data if isinstance(data, Location) else Location(data)
+    dataset = open_dataset(place.patient(RETRY_SECONDS))
     check_features(known, dataset)
     classes = tuple(known.problem.describe()["classes"])
     judge = judge_of(known.problem, classes, dataset.classes)
@@ -100,15 +102,16 @@ def check_width(expected: int, dataset: Dataset) -> None:
 
 def predict_shard(source: Source, problem: Problem, w: Floats, shard: int, judge: Judge | None) -> PredictedShard:
     """Runs on a worker: predictions of one shard, and sums for the score where there is a judge."""
-    found, _ = source.open().read(shard)
-    predicted = problem.predict(w, found)
-    spelt = problem.spell(found, predicted)
-    lengths = None if found.tokens is None or spelt is not None else np.diff(found.tokens)
-    score = None
-    if judge is not None:
-        y = np.array(judge.codes)[found.y] if judge.codes else found.y
-        score = judge.problem.score_shard(found, y, predicted)
-    return PredictedShard(predicted if spelt is None else spelt, score, lengths)
+    with streamed(source, shard) as loaded:
+        found = loaded.shard
+        predicted = problem.predict(w, found)
+        spelt = problem.spell(found, predicted)
+        lengths = None if found.tokens is None or spelt is not None else np.diff(found.tokens)
+        score = None
+        if judge is not None:
+            y = np.array(judge.codes)[found.y] if judge.codes else found.y
+            score = judge.problem.score_shard(found, y, predicted)
+        return PredictedShard(predicted if spelt is None else spelt, score, lengths)
 
 
 def add_up(scores: list[dict[str, float] | None]) -> dict[str, float] | None:

@@ -85,7 +85,7 @@ def make_case(cls: type[UserProblem], data: Location | None, settings: Sequence[
     if data is not None:
         dataset = open_dataset(data)
         shape: dict[str, Any] = {"n_features": dataset.layout.n_features, "classes": list(dataset.classes)}
-        found, _ = dataset.read(0)
+        found = dataset.read(0).shard
         shard = found.piece(0, min(N_EXAMPLES, found.n_examples))
     else:
         shape = {key: options.pop(key, default) for key, default in DEFAULTS.items()}

@@ -16,7 +16,6 @@ from distdual.config import ClusterConfig, Config, SolverConfig, from_table
 from distdual.coordinator.path import follow
 from distdual.coordinator.stream import MODES
 from distdual.coordinator.train import Outcome, Round, Trainer, choice_of
-from distdual.data.location import Location
 from distdual.data.store import Dataset, open_dataset
 from distdual.errors import InputError
 from distdual.heldout import best_of, choose_score, held_out_scores, shared_names
@@ -25,7 +24,7 @@ from distdual.prior import Prior
 from distdual.problems.base import Problem
 from distdual.problems.completed import LatentProblem
 from distdual.report.runlog import RunLog
-from distdual.training import members_of, model_of, prior_of, problem_of, tidy
+from distdual.training import data_of, members_of, model_of, output_of, prior_of, problem_of, tidy
 from distdual.workers.cluster import connect
 from distdual.workers.executor import Executor, open_executor
 from distdual.workers.folds import Fold
@@ -108,10 +107,10 @@ def sweep(
     config = config if isinstance(config, Config) else from_table(config)
     values = grid(C)
     check_supported(config)
-    output = Location(config.output.url, config.output.storage_options)
+    output = output_of(config)
     if folds:
-        claim(output, overwrite=config.output.overwrite)
-    dataset = open_dataset(Location(config.data.url, config.data.storage_options))
+        claim(output.patient(0), overwrite=config.output.overwrite)
+    dataset = open_dataset(data_of(config))
     check_folds(folds, dataset)
     problem = problem_of(config, dataset)
     if isinstance(problem, LatentProblem):
@@ -212,7 +211,7 @@ def follow_all(
 ) -> tuple[list[Point], Model | None]:
     """The path of all examples, and the model at the best C, to which it returns at the end."""
     config, dataset = run.config, run.dataset
-    output = Location(config.output.url, config.output.storage_options)
+    output = output_of(config)
     grain = choice_of(config.solver, dataset, run.problem).grain
     none = Checkpoint(output, every=0, run={})  # a sweep takes none
     with members_of(config, output, grain, none) if best is not None else contextlib.nullcontext() as members:

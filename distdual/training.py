@@ -21,7 +21,7 @@ from distdual.data.store import Dataset, open_dataset
 from distdual.dual import AnyDual, Dual, GroupDual, Summary, read_npy
 from distdual.errors import InputError, Suspended
 from distdual.hotstart import check_same, hot_start
-from distdual.model import DataInfo, Model, begin_run, claim, load_model, remove_unfinished
+from distdual.model import MANIFEST, DataInfo, Model, begin_run, claim, load_model, read_json, remove_unfinished
 from distdual.prior import Prior
 from distdual.problems import make_problem
 from distdual.problems.base import Problem
@@ -61,9 +61,9 @@ def train(
     one and raises `Suspended`.
     """
     config = config if isinstance(config, Config) else from_table(config)
-    output = Location(config.output.url, config.output.storage_options)
-    claim(output, overwrite=config.output.overwrite)
-    dataset = open_dataset(Location(config.data.url, config.data.storage_options))
+    output = output_of(config)
+    claim(output.patient(0), overwrite=config.output.overwrite)
+    dataset = open_dataset(data_of(config))
     problem = problem_of(config, dataset)
     prior = prior_of(config, problem.n_weights)
     solver, latent = config.solver, isinstance(problem, LatentProblem)
@@ -115,11 +115,20 @@ def train(
                 check_same(start, dataset, problem)
                 place = Location(config.solver.start or "", config.data.storage_options).absolute()
                 hot_start(trainer.solver, trainer.grouping, start, place, dataset, executor)
-            outcome = trainer.run()
+            with checkpoint.kept(trainer):
+                outcome = trainer.run()
         model = model_of(outcome, config, dataset, solved, prior, members, more)
         model.save(output, overwrite=config.output.overwrite)
         tidy(outcome, model.dual, checkpoint)
     return Result(model, model.certificate, outcome.history)
+
+
+def data_of(config: Config) -> Location:
+    return Location(config.data.url, config.data.storage_options, config.data.retry_seconds)
+
+
+def output_of(config: Config) -> Location:
+    return Location(config.output.url, config.output.storage_options, config.output.retry_seconds)
 
 
 def problem_of(config: Config, dataset: Dataset) -> Problem:
@@ -207,9 +216,15 @@ def members_of(config: Config, output: Location, grain: int, checkpoint: Checkpo
     try:
         yield checkpoint.members
     except BaseException:
-        if not checkpoint.whole:
+        if not checkpoint.whole and is_alone(output, checkpoint):
             remove_unfinished(output)
         raise
+
+
+def is_alone(output: Location, checkpoint: Checkpoint) -> bool:
+    """Whether what is in the folder is of this run: another may have taken it over."""
+    noted = read_json(output, "run.json").get("members") if output.exists("run.json") else checkpoint.members
+    return bool(noted == checkpoint.members) and not checkpoint.folder.exists(MANIFEST)
 
 
 def tidy(outcome: Outcome, dual: AnyDual, checkpoint: Checkpoint) -> None:
@@ -334,6 +349,7 @@ def summarise(outcome: Outcome, target: float, dataset: Dataset | MemoryDataset)
         "read_seconds": totals.read_seconds,
         "idle_seconds": totals.idle_seconds,
         "bytes_read": totals.bytes_read,
+        "gets": totals.gets,
         "n_examples": dataset.n_examples,
         "n_shards": dataset.n_shards,
     }

@@ -1,17 +1,18 @@
 """Is a model what its certificate says? Recomputed from the model folder and the data set alone.
 
 Each shard is read once; a worker computes Σ cost_i ξ_i(w) over it for P(w), and rebuilds the support constraints of
-its examples from the data, for D(α). Nothing of the trainer is used but the problem's own mathematics.
+its examples from the data, for D(α). Nothing of the trainer is used but the problem's own mathematics. Where
+shards were appended since, the certificate is still one of the first shards, and those are what is read.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from distdual.certificate import Certificate, ShardLoss, objective, upper_bound
-from distdual.config import ClusterConfig
+from distdual.config import RETRY_SECONDS, ClusterConfig
 from distdual.data.location import Location
 from distdual.data.store import Dataset, open_dataset
 from distdual.dual import AnyDual, Dual, GroupDual, Summary
@@ -24,20 +25,33 @@ from distdual.rows import Floats, Ints, product
 from distdual.support import Support, no_support
 from distdual.workers.executor import open_executor
 from distdual.workers.groups import add_runs
+from distdual.workers.reading import streamed
 from distdual.workers.scan import Source
 
 SAME = 1e-9  # relative difference up to which a recomputed bound is the recorded one
 FEASIBLE = 1e-9  # relative excess of Σ α over C_i that rounding may leave
 
 
+class Sparse(NamedTuple):
+    """A vector that is mostly zero, or all of it where `at` is None."""
+
+    at: Ints | None
+    values: Floats
+
+
+NOTHING = Sparse(np.empty(0, dtype=np.int64), np.empty(0))
+
+
 class ShardCheck(NamedTuple):
     shard: int
     exact: bool
+    intact: bool  # False if the shard is not what was prepared
     loss: float  # Σ cost_i ξ_i(w)
     margins: float  # Σ α l over the shard's support constraints
-    v: Floats  # Σ α x over the same
+    v: Sparse  # Σ α x over the same
     infeasible: Ints  # examples with Σ α > C_i or α < 0
     bytes_read: int
+    gets: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +67,9 @@ class Verification:
     support: int
     oracle_calls: int
     bytes_read: int
+    gets: int
+    n_shards: int  # that the certificate is about
+    appended: int = 0  # shards that the data set has beyond these
     estimate: float | None = None  # of P(w), where inexact inference proves no upper bound: that is then infinite
 
 
@@ -71,23 +88,34 @@ def verify(
     folder = model if isinstance(model, Location) else Location(model)
     claimed = load_model(folder, problem)
     place = data if isinstance(data, Location) else Location(data or claimed.data.url, folder.storage_options)
-    dataset = open_dataset(place)
+    whole = open_dataset(place.patient(RETRY_SECONDS))
+    dataset = trained_on(claimed, whole)
     check_shape(claimed, dataset)
     dual, out_of_range = existing(claimed.dual, dataset)
-    supports = support_parts(dual, dataset, folder)
+    supports = support_parts(dual, dataset, folder.absolute().patient(RETRY_SECONDS))
+    v, checks = np.zeros(claimed.problem.n_weights), list[ShardCheck]()
     with open_executor(cluster or ClusterConfig(), dataset, claimed.problem, client) as executor:
         executor.publish(0, claimed.w)
         shards = range(dataset.n_shards)
-        checks = list(executor.map_shards(check_shard, shards, [claimed.C] * len(shards), supports))
+        for check in executor.map_shards(check_shard, shards, [claimed.C] * len(shards), supports):
+            v[slice(None) if check.v.at is None else check.v.at] += check.v.values
+            checks.append(check._replace(v=NOTHING))  # as many as shards, each as long as w, would not fit in memory
     findings = [
         *(f"{folder}/{name} is not what training wrote" for name in changed_files(folder, claimed.certificate)),
-        *data_findings(claimed, dataset, [c.shard for c in checks if c.bytes_read < 0]),
+        *data_findings(claimed, dataset, [c.shard for c in checks if not c.intact]),
         *([f"{folder}/dual names {out_of_range} examples beyond the data set"] if out_of_range else []),
         *dual_findings(folder, checks),
         *([] if multipliers_are_valid(claimed) else [f"{folder}/dual/beta.npy: β is not feasible"]),
         *([] if keeps_signs(claimed) else [f"{folder}/weights.npy: a weight is negative that may not be"]),
     ]
-    return conclude(claimed, dataset, checks, findings)
+    return replace(conclude(claimed, dataset, checks, v, findings), appended=whole.n_shards - dataset.n_shards)
+
+
+def trained_on(model: Model, dataset: Dataset) -> Dataset:
+    """The first shards of a data set if the model was trained on exactly those, else all of it."""
+    n = len(model.data.checksum)
+    first = dataset.head(n) if 0 < n < dataset.n_shards else dataset
+    return first if first.fingerprint == model.data.fingerprint else dataset
 
 
 def check_shape(model: Model, dataset: Dataset) -> None:
@@ -127,30 +155,38 @@ def support_parts(dual: AnyDual, dataset: Dataset, folder: Location) -> list[Sup
 def check_shard(
     source: Source | Dataset, problem: Problem, w: Floats, shard: int, C: float, support: Support
 ) -> ShardCheck:
-    """Runs on a worker: this shard's share of P(w) and of D(α). A changed shard reports bytes_read = −1."""
-    dataset = source.open()
-    found, n_bytes = dataset.read(shard, check=False)
-    if isinstance(problem, Completed):
-        problem.check_latent(found)
-    costs = problem.costs(found)
-    slack = problem.offenders(w, found).slack
-    v, margins = np.zeros(problem.n_weights), [0.0]
-    used, negative = np.zeros(found.n_examples), np.zeros(found.n_examples, dtype=np.bool_)
-    for piece in support.pieces(found, problem):
-        add_runs(piece.constraints.rows, piece.alpha, np.array([0, len(piece.alpha)]), v[np.newaxis])
-        margins.append(product(piece.alpha, piece.constraints.margin))
-        used += np.bincount(piece.example, piece.alpha, minlength=found.n_examples)
-        negative[piece.example[piece.alpha < 0]] = True
-    infeasible = np.flatnonzero((used > C * costs * (1 + FEASIBLE)) | negative | ~np.isfinite(used))
-    return ShardCheck(
-        shard,
-        problem.exact,
-        product(costs, slack),
-        math.fsum(margins),
-        v,
-        found.first + infeasible,
-        n_bytes if dataset.is_intact(found) else -1,
-    )
+    """Runs on a worker: this shard's share of P(w) and of D(α)."""
+    with streamed(source, shard, check=False) as loaded:
+        found = loaded.shard
+        if isinstance(problem, Completed):
+            problem.check_latent(found)
+        costs = problem.costs(found)
+        slack = problem.offenders(w, found).slack
+        v, margins = np.zeros(problem.n_weights), [0.0]
+        used, negative = np.zeros(found.n_examples), np.zeros(found.n_examples, dtype=np.bool_)
+        for piece in support.pieces(found, problem):
+            add_runs(piece.constraints.rows, piece.alpha, np.array([0, len(piece.alpha)]), v[np.newaxis])
+            margins.append(product(piece.alpha, piece.constraints.margin))
+            used += np.bincount(piece.example, piece.alpha, minlength=found.n_examples)
+            negative[piece.example[piece.alpha < 0]] = True
+        infeasible = np.flatnonzero((used > C * costs * (1 + FEASIBLE)) | negative | ~np.isfinite(used))
+        return ShardCheck(
+            shard,
+            problem.exact,
+            loaded.intact,
+            product(costs, slack),
+            math.fsum(margins),
+            shorter(v),
+            found.first + infeasible,
+            loaded.bytes_read,
+            loaded.gets,
+        )
+
+
+def shorter(v: Floats) -> Sparse:
+    """The form that takes fewer bytes on the way."""
+    at = np.flatnonzero(v)
+    return Sparse(at, v[at]) if 2 * len(at) < len(v) else Sparse(None, v)
 
 
 def data_findings(model: Model, dataset: Dataset, damaged: list[int]) -> list[str]:
@@ -184,7 +220,7 @@ def dual_findings(folder: Location, checks: list[ShardCheck]) -> list[str]:
     return [f"{folder}/dual: α is not feasible for {len(infeasible)} examples, the first is example {infeasible[0]}"]
 
 
-def conclude(model: Model, dataset: Dataset, checks: list[ShardCheck], findings: list[str]) -> Verification:
+def conclude(model: Model, dataset: Dataset, checks: list[ShardCheck], v: Floats, findings: list[str]) -> Verification:
     """Add up, compare with what the folder claims, and decide."""
     losses = [ShardLoss(check.shard, 0, check.loss, check.exact) for check in checks]
     exact = all(check.exact for check in checks)
@@ -194,7 +230,6 @@ def conclude(model: Model, dataset: Dataset, checks: list[ShardCheck], findings:
         value = objective(model.w, losses, C=model.C, prior=model.prior)
     lower = -model.prior.conjugate(np.zeros_like(model.w))  # D(0) always holds
     if multipliers_are_valid(model) and not any(len(check.infeasible) for check in checks):
-        v = np.sum([check.v for check in checks], axis=0)
         margins = [check.margins for check in checks]
         if isinstance(model.dual, Summary):
             v, margins = model.dual.v.copy(), [float(model.dual.linear[0])]
@@ -220,7 +255,10 @@ def conclude(model: Model, dataset: Dataset, checks: list[ShardCheck], findings:
         tuple(findings),
         model.dual.support,
         dataset.n_examples,
-        sum(max(0, check.bytes_read) for check in checks),
+        sum(check.bytes_read for check in checks),
+        sum(check.gets for check in checks),
+        dataset.n_shards,
+        0,
         None if exact else value,
     )
 

@@ -30,8 +30,8 @@ def told(folder: Path, name: str) -> dict[str, Any]:
     return {**config, "output": {**config["output"], "url": str(folder / name / "model")}}
 
 
-def start(work: Callable[[], Any]) -> int:
-    """The id of a process that does it."""
+def start(work: Callable[[], Any], *, quiet: bool = False) -> int:
+    """The id of a process that does it; a quiet one says nothing about what it raises."""
     child = os.fork()
     if child:
         return child
@@ -40,7 +40,8 @@ def start(work: Callable[[], Any]) -> int:
         work()
         code = 0
     except BaseException:
-        traceback.print_exc()
+        if not quiet:
+            traceback.print_exc()
         raise
     finally:
         os._exit(code)

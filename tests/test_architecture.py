@@ -47,7 +47,14 @@ ORDER = [
 ]
 
 HOMES = {
-    "distributed": ["workers/cluster.py", "workers/executor.py", "workers/on_dask.py", "workers/tasks.py", "jobs/"],
+    "distributed": [
+        "workers/cluster.py",
+        "workers/executor.py",
+        "workers/on_dask.py",
+        "workers/reading.py",
+        "workers/tasks.py",
+        "jobs/",
+    ],
     "dask": ["workers/cluster.py", "data/arrays.py"],
     "zarr": ["data/"],
     "fsspec": ["data/"],

@@ -50,7 +50,7 @@ def test_arrays_with_bounds_are_the_same_bags(tmp_path, text, capsys):
     x = [[0.1, 2.1], [1.2, -0.3], [0.9, 0.1], [-0.4, -1.0], [-0.5, 1.8], [0.3, -0.6]]
     np.savez(tmp_path / "bags.npz", x=np.array(x), y=np.array([1, 1, -1, -1, 1, -1]), tokens=np.array([0, 2, 4, 5, 6]))
     assert call(capsys, "prepare", tmp_path / "bags.npz", tmp_path / "bags", "--problem", "latent").code == 0
-    shard, _ = open_dataset(Location(str(tmp_path / "bags"))).read(0)
+    shard = open_dataset(Location(str(tmp_path / "bags"))).read(0).shard
     assert shard.tokens.tolist() == [0, 2, 4, 5, 6]
     assert shard.y.tolist() == [1, 1, 0, 0, 1, 0]
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import socket
 import socketserver
 import subprocess
@@ -13,8 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from distdual import train, verify
+from distdual.data.location import Location
+from distdual.data.store import open_dataset
+from tests.s3_proxy import proxy_of
 from tests.s3_server import S3Server
-from tests.shell import PROGRAMS, Ran, assert_refused, distdual, environment
+from tests.shell import PROGRAMS, Ran, assert_refused, call, distdual, environment
 from tests.test_bad_input import storage
 
 CONFIG = """
@@ -189,13 +194,58 @@ def test_a_server_that_dies_while_shards_are_read_ends_training(
         threading.Thread(target=proxy.serve_forever, daemon=True).start()
         begin = time.monotonic()
         through = {**env, "AWS_ENDPOINT_URL": proxy.endpoint}
-        ran = distdual("train", "run.toml", cwd=tmp_path, env=through, timeout=60)
+        ran = distdual("train", "run.toml", "--set", "data.retry_seconds=2", cwd=tmp_path, env=through, timeout=60)
         proxy.shutdown()
     assert proxy.left == 0
     assert_refused(ran, data, "the storage failed", "is the server up")
     assert time.monotonic() - begin < 45
     assert not (tmp_path / "model").exists()
     assert_no_secret(own_s3, tmp_path, ran)
+
+
+def test_a_run_goes_on_with_appended_data_and_the_old_model_still_holds(
+    s3: S3Server, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Verify reads each object that it needs once: two arrays a shard, and none of the shards that came later."""
+    monkeypatch.chdir(tmp_path)
+    with proxy_of(s3) as proxy:
+        place = s3.url("grows")
+        data, options = f"{place}/data", proxy.storage_options
+        (tmp_path / "s3.toml").write_text(storage(options))
+        told = ["--problem", "binary", "--storage-options", "s3.toml"]
+        assert call(capsys, "prepare", source, data, *told, "--shard-bytes", 2000).code == 0
+        n_shards = open_dataset(Location(data, options)).n_shards
+
+        def trained(name: str, **solver: Any) -> dict[str, Any]:
+            config = {
+                "data": {"url": data, "storage_options": options},
+                "problem": {"kind": "binary"},
+                "solver": solver,
+                "output": {"url": f"{place}/{name}", "storage_options": options},
+            }
+            return dict(train(config).certificate)
+
+        old = trained("old")
+        assert call(capsys, "prepare", source, data, *told, "--append").code == 0
+        proxy.take()
+        found = verify(Location(f"{place}/old", options))
+        chunks = [path for method, path in proxy.take() if "/data/" in path and re.search(r"/(x|y)/c/", path)]
+        assert found.certified
+        assert (found.n_shards, found.appended, found.target) == (n_shards, n_shards, old["target"])
+        assert found.lower == pytest.approx(old["lower"], rel=1e-9)
+        assert len(chunks) == len(set(chunks)) == found.gets == 2 * n_shards
+        ran = call(capsys, "verify", f"{place}/old", "--storage-options", "s3.toml")
+        assert ran.code == 0
+        assert (
+            f"target {old['target']:.2e}\n  of the first {n_shards} shards; {n_shards} were appended since" in ran.out
+        )
+
+        hot = trained("hot", start=f"{place}/old")
+        cold = trained("cold")
+        assert hot["certified"]
+        assert hot["lower"] == pytest.approx(cold["lower"], rel=2e-3)
+        assert hot["gets"] >= 2 * 2 * n_shards
+        assert verify(Location(f"{place}/hot", options)).findings == ()
 
 
 def wait_for_first_line(log: Path, process: subprocess.Popen[str]) -> None:
@@ -213,7 +263,7 @@ def test_a_model_that_cannot_be_saved_is_an_error(own_s3: S3Server, source: Path
     text = CONFIG.format(data="data", model=model, data_storage="", model_storage="")
     (tmp_path / "run.toml").write_text(text)
     slow = ["--set", "solver.gap=1e-15", "--set", "solver.max_passes=1000000", "--set", "solver.max_seconds=3"]
-    command = [str(PROGRAMS / "distdual"), "train", "run.toml", *slow]
+    command = [str(PROGRAMS / "distdual"), "train", "run.toml", *slow, "--set", "output.retry_seconds=2"]
     with subprocess.Popen(
         command, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8"
     ) as process:

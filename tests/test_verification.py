@@ -12,8 +12,9 @@ import zarr
 from distdual import train, verify
 from distdual.config import ClusterConfig, LocalCluster
 from distdual.data.location import Location
+from distdual.data.prepare import prepare_arrays
 from distdual.errors import InputError
-from distdual.verification import Verification
+from distdual.verification import Verification, shorter
 from tests.build import Examples, examples, write
 
 D = 4
@@ -97,6 +98,8 @@ def test_both_bounds_come_out_as_training_found_them_with(prior, sparse, tmp_pat
     assert (found.lower, found.upper, found.gap) == pytest.approx((said["lower"], said["upper"], said["gap"]), rel=1e-9)
     assert (found.target, found.support, found.oracle_calls) == (said["target"], said["support"], 80)
     assert found.bytes_read > 0
+    arrays = 4 if sparse else 2
+    assert (found.gets, found.n_shards, found.appended) == ((arrays + 1) * found.n_shards, found.n_shards, 0)
 
 
 @pytest.mark.parametrize("schedule", ["gap", "slope", "batch", "mine"])
@@ -276,6 +279,34 @@ def test_another_data_set_is_no_data_set_for_this_model(made, message, place):
             check(place)
     else:
         denied(check(place), "not the data set the model was trained on")
+
+
+def append(place: Place, made: Examples = MADE) -> None:
+    prepare_arrays(made.x, np.where(made.y == 1, 1, -1), place.data, "binary", cost=made.cost, append=True)
+
+
+def test_shards_appended_since_are_left_out(place):
+    before = check(place)
+    append(place)
+    found = check(place)
+    assert found.certified
+    assert (found.lower, found.upper, found.n_shards) == (before.lower, before.upper, before.n_shards)
+    assert found.appended == before.n_shards
+    assert found.gets == before.gets
+
+
+def test_shards_appended_to_other_data_prove_nothing(place):
+    change_data(place, "y", 0, 1 - zarr.open_group(str(place.data))["y"][0])
+    append(place)
+    denied(check(place), "shard 0 is not what was prepared")
+
+
+def test_a_vector_comes_back_in_the_shorter_form():
+    dense, few = np.arange(6.0), np.array([0, 0, 0, 2.0, 0, 0])
+    assert shorter(dense).at is None
+    found = shorter(few)
+    assert found.at is not None
+    assert (found.at.tolist(), found.values.tolist()) == ([3], [2.0])
 
 
 def test_a_data_set_that_is_not_there_is_an_error(place):

@@ -24,7 +24,7 @@ from distdual.errors import InputError
 from distdual.problems.base import Constraints, Keys
 from distdual.problems.completed import Completed, LatentProblem
 from distdual.rows import Floats, Int32s, Ints, product
-from distdual.workers.scan import Openable
+from distdual.workers.reading import Openable
 
 log = logging.getLogger(__name__)
 
@@ -185,7 +185,7 @@ def look_at_shard(
     source: Openable, problem: Completed, w: Floats, shard: int, support: Support, values: Int32s | None
 ) -> Look:
     """Runs on a worker: new latent values unless they are given, P_H(w) with them, and the rows that α moves to."""
-    found, _ = source.open().read(shard)
+    found = source.open().read(shard).shard
     new = problem.problem.impute(w, found) if values is None else values
     then = Completed(problem.problem, new, found.first)
     loss = product(then.costs(found), then.offenders(w, found).slack)
@@ -212,7 +212,7 @@ def go_on(trainer: Trainer, values: Int32s, new: Imputed, w: Floats, tolerance: 
 
 def impute_shard(source: Openable, problem: LatentProblem, w: Floats, shard: int) -> Int32s:
     """Runs on a worker."""
-    found, _ = source.open().read(shard)
+    found = source.open().read(shard).shard
     return problem.impute(w, found)
 
 
@@ -237,17 +237,17 @@ def first_values(problem: LatentProblem, trainer: Trainer, start: Floats | None,
 
 def draw_shard(source: Openable, problem: LatentProblem, w: Floats, shard: int, seed: int) -> Int32s:  # noqa: ARG001
     """Runs on a worker."""
-    return problem.draw(source.open().read(shard)[0], seed)
+    return problem.draw(source.open().read(shard).shard, seed)
 
 
 def summarise_shard(source: Openable, problem: Completed, w: Floats, shard: int) -> Floats:  # noqa: ARG001
     """Runs on a worker."""
-    return problem.summary(source.open().read(shard)[0])
+    return problem.summary(source.open().read(shard).shard)
 
 
 def guess_shard(source: Openable, problem: LatentProblem, w: Floats, shard: int, total: Floats) -> Int32s:  # noqa: ARG001
     """Runs on a worker."""
-    return problem.guess(total, source.open().read(shard)[0])
+    return problem.guess(total, source.open().read(shard).shard)
 
 
 def check_fall(previous: float, turn: Turn) -> None:

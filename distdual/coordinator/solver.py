@@ -236,5 +236,5 @@ class Solver:
 
 
 def relative_gap(upper: float, lower: float) -> float:
-    """(upper − lower) / upper, and 0 where the optimum is 0."""
-    return (upper - lower) / upper if upper > 0 else 0.0
+    """(upper − lower) / upper, and 0 where the optimum is 0; NaN stays NaN, which is no gap that anybody can reach."""
+    return 0.0 if upper <= 0 else (upper - lower) / upper

@@ -57,6 +57,7 @@ class Totals:
     wire_bytes: int = 0  # of constraints' rows, from workers to the coordinator
     published_bytes: int = 0  # of weights, before they are copied to every worker
     bytes_read: int = 0
+    gets: int = 0  # objects asked for to read them
     read_seconds: float = 0.0
     scan_seconds: float = 0.0
     idle_seconds: float = 0.0  # of workers' threads, together
@@ -326,6 +327,7 @@ class Trainer:
         self.totals.offenders += len(report.offenders.margin)
         self.totals.wire_bytes += rows_nbytes(report.offenders.rows)
         self.totals.bytes_read += report.bytes_read
+        self.totals.gets += report.gets
         self.totals.read_seconds += report.read_seconds
         self.totals.scan_seconds += report.compute_seconds
         self.since.add(report, self.version - 1 - report.version)

@@ -25,6 +25,7 @@ CHECKSUMS = "checksum"  # (n_shards,) uint32: crc32c over the shard's arrays in 
 TABLE_CHUNK = 1 << 16  # shards per chunk of these three
 TEXT_CHUNK = 1 << 22  # bytes per chunk of a text
 VOCABULARY = "vocabulary"  # the text that names the features, one a line
+SCALE = "scale"  # the text that holds what each column was divided by, one a line
 
 
 class ArraySpec(NamedTuple):
@@ -33,6 +34,10 @@ class ArraySpec(NamedTuple):
     axis: Axis
     width: int = 0  # columns; 0 for a flat array
     extra: int = 0  # entries beyond the axis: 1 for an indptr
+
+    def chunk_key(self, shard: int) -> str:
+        """The name of the object that holds a shard's part."""
+        return f"{self.name}/c/{shard}" + ("/0" if self.width else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +56,7 @@ class Layout:
     runs: dict[str, str] = field(default_factory=dict)  # dtype of each column of runs
     texts: dict[str, int] = field(default_factory=dict)  # crc32c of each text
     recipe: dict[str, Any] = field(default_factory=dict)  # how templates made features of text, where they did
+    scale: str = "none"  # what `prepare` divided features by; factors of columns are the text SCALE
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -91,6 +97,7 @@ class Layout:
 
     def attributes(self) -> dict[str, Any]:
         newer = {"ragged": self.ragged, "runs": self.runs, "texts": self.texts, "recipe": self.recipe}
+        newer |= {"scale": self.scale} if self.scale != "none" else {}
         return {
             "format": 3 if self.runs or self.texts else 2 if self.ragged else 1,
             "kind": self.kind,
@@ -119,4 +126,5 @@ class Layout:
             runs=attributes.get("runs", {}),
             texts=attributes.get("texts", {}),
             recipe=attributes.get("recipe", {}),
+            scale=attributes.get("scale", "none"),
         )

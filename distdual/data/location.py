@@ -1,9 +1,14 @@
 """Where is a folder, local or remote, and how are its files read and written?"""
 
 import contextlib
+import itertools
+import logging
 import os
+import random
+import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from http.client import HTTPException
 from typing import Any, TypeVar
 
 import fsspec
@@ -14,12 +19,16 @@ from distdual.errors import InputError
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 PARTIAL = ".partial"  # ends the name of a local file that is being written
 
 # What S3 is asked to do unless storage_options say otherwise. A server that is down is noticed in about a second, one
-# that hangs in a minute or two; s3fs and botocore each try twice, and Dask repeats whole tasks.
+# that hangs in a minute or two; s3fs and botocore each try twice. How long a run goes on trying is `retry_seconds`.
 S3_PATIENCE = {"connect_timeout": 5, "read_timeout": 10, "retries": {"mode": "standard", "total_max_attempts": 2}}
 S3_TRIES = 2
+LIBRARIES = ("botocore", "aiobotocore", "aiohttp", "urllib3")  # what they raise is a matter of the storage
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries; each is about twice the one before
 S3_OPTIONS = {"max_concurrency": 1}  # with more, s3fs asks for the size of each object before it reads it
 
 
@@ -29,6 +38,7 @@ class Location:
 
     url: str
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    retry_seconds: float = 0.0  # for so long a request that a remote storage fails to answer is made again
 
     def __post_init__(self) -> None:
         check_url("the location", self.url)
@@ -38,13 +48,17 @@ class Location:
         return self.url
 
     def __truediv__(self, name: str) -> "Location":
-        return Location(f"{self.url}/{name}", self.storage_options)
+        return replace(self, url=f"{self.url}/{name}")
+
+    def patient(self, seconds: float) -> "Location":
+        """The same folder, on which a storage that fails for a while is waited for."""
+        return replace(self, retry_seconds=seconds)
 
     def absolute(self) -> "Location":
         """The same folder whatever the process's own is: what is sent to workers and written down."""
         if self.remote or "://" in self.url:
             return self
-        return Location(os.path.abspath(self.url), self.storage_options)
+        return replace(self, url=os.path.abspath(self.url))
 
     @property
     def remote(self) -> bool:
@@ -54,7 +68,7 @@ class Location:
     def options(self) -> dict[str, Any]:
         """`storage_options`, and for S3 the defaults that they leave open."""
         told = dict(self.storage_options)
-        if not self._is_s3:
+        if not self.is_s3:
             return told
         config = {**S3_PATIENCE, **(told.get("config_kwargs") or {})}
         return {**S3_OPTIONS, **told, "config_kwargs": config}
@@ -63,7 +77,7 @@ class Location:
         """The fsspec file system and this folder's path on it."""
         options = {**self.options, "asynchronous": True} if asynchronous else self.options
         fs, path = self.opened(lambda: fsspec.core.url_to_fs(self.url, **options))
-        if self._is_s3:
+        if self.is_s3:
             fs.retries = S3_TRIES
             if not asynchronous:
                 self.opened(fs.connect)  # makes the client, without a request: settings it cannot use are found here
@@ -82,26 +96,40 @@ class Location:
         # Raised out here, or the error with the secrets would stay attached to it.
         raise InputError(f"{self.url}: cannot be opened: {text}")
 
+    def patiently(self, name: str, attempt: Callable[[], T]) -> tuple[T, int]:
+        """What `attempt` returns, and how often it was made; what it raises becomes a sentence about the file `name`.
+
+        A storage that fails is asked again, after pauses that grow, until `retry_seconds` are over.
+        """
+        end, pause = time.monotonic() + self.retry_seconds, FIRST_PAUSE
+        for n in itertools.count(1):
+            try:
+                with clear_errors(f"{self.url}/{name}" if name else self.url):
+                    return attempt(), n
+            except StorageError as error:
+                wait = pause * random.uniform(0.5, 1.5)  # or all workers would come back at the same moment
+                if not self.remote or time.monotonic() + wait > end:
+                    raise
+                log.warning("%s It is tried again in %.1f s.", error, wait)
+            time.sleep(wait)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        raise AssertionError
+
     def read(self, name: str) -> bytes:
         fs, path = self.filesystem()
-        with clear_errors(f"{self.url}/{name}"):
-            return bytes(fs.cat_file(f"{path}/{name}"))
+        return self.patiently(name, lambda: bytes(fs.cat_file(f"{path}/{name}")))[0]
 
     def write(self, name: str, content: bytes) -> None:
         """Write one file; readers see all of it or nothing."""
         fs, path = self.filesystem()
         target = f"{path}/{name}"
-        with clear_errors(f"{self.url}/{name}"):
-            if self.remote:
-                fs.pipe_file(target, content)
-            else:
-                write_local(target, content)
+        store = fs.pipe_file if self.remote else write_local
+        self.patiently(name, lambda: store(target, content))
 
     def exists(self, name: str) -> bool:
         fs, path = self.filesystem()
-        with clear_errors(f"{self.url}/{name}"):
-            fs.invalidate_cache()
-            return bool(fs.exists(f"{path}/{name}"))
+        fs.invalidate_cache()
+        return self.patiently(name, lambda: bool(fs.exists(f"{path}/{name}")))[0]
 
     def is_empty(self) -> bool:
         """True if nothing is there: no folder, or one without files but those that a killed write has left.
@@ -109,8 +137,9 @@ class Location:
         A bucket has to exist.
         """
         fs, path = self.filesystem()
-        with clear_errors(self.url):
-            if self._is_s3:
+
+        def look() -> bool:
+            if self.is_s3:
                 return _is_empty_prefix(fs, path)
             if not self.remote:
                 return not os.path.isfile(path) and all(name.endswith(PARTIAL) for name in files_below(path))
@@ -120,39 +149,52 @@ class Location:
             except FileNotFoundError:
                 return True
 
+        return self.patiently("", look)[0]
+
     def names(self) -> list[str]:
         """The files of this folder; none if there is no such folder."""
         fs, path = self.filesystem()
-        with clear_errors(self.url):
+
+        def look() -> list[str]:
             fs.invalidate_cache()
             try:
                 return sorted(found.rpartition("/")[2] for found in fs.ls(path, detail=False))
             except FileNotFoundError:
                 return []
 
+        return self.patiently("", look)[0]
+
     def remove(self) -> None:
         """Delete the folder and all that is in it; it need not exist. A bucket is emptied but stays."""
         fs, path = self.filesystem()
-        with clear_errors(self.url), contextlib.suppress(FileNotFoundError):
+
+        def delete() -> None:
             fs.invalidate_cache()
-            if not self._is_s3:
-                fs.rm(path, recursive=True)
-            elif names := fs.find(path):
-                fs.rm(names)
-                if not _is_empty_prefix(fs, path):  # s3fs does not report what it was not allowed to delete
-                    raise PermissionError(path)
+            with contextlib.suppress(FileNotFoundError):
+                if not self.is_s3:
+                    fs.rm(path, recursive=True)
+                elif names := fs.find(path):
+                    fs.rm(names)
+                    if not _is_empty_prefix(fs, path):  # s3fs does not report what it was not allowed to delete
+                        raise PermissionError(path)
+
+        self.patiently("", delete)
 
     def remove_file(self, name: str) -> None:
         fs, path = self.filesystem()
-        with clear_errors(f"{self.url}/{name}"), contextlib.suppress(FileNotFoundError):
-            fs.rm_file(f"{path}/{name}")
+
+        def delete() -> None:
+            with contextlib.suppress(FileNotFoundError):
+                fs.rm_file(f"{path}/{name}")
+
+        self.patiently(name, delete)
 
     @property
     def _protocol(self) -> str:
         return str(get_protocol(self.url))
 
     @property
-    def _is_s3(self) -> bool:
+    def is_s3(self) -> bool:
         return self._protocol in ("s3", "s3a")
 
 
@@ -231,7 +273,7 @@ def _sentence(name: str, error: Exception) -> InputError | None:
 def _is_storage_failure(error: Exception) -> bool:
     """What fsspec, aiobotocore and aiohttp raise when a server refuses, hangs or is gone."""
     home = type(error).__module__.partition(".")[0]
-    return isinstance(error, OSError | TimeoutError) or home in ("botocore", "aiobotocore", "aiohttp")
+    return isinstance(error, OSError | TimeoutError | HTTPException) or home in LIBRARIES
 
 
 def _code(error: BaseException) -> str | None:

@@ -7,18 +7,21 @@ Everything streams: memory does not grow with the number of examples.
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
+from distdual.data.append import Appender
+from distdual.data.cut import SHARD_BYTES
+from distdual.data.layout import SCALE
 from distdual.data.location import Location
-from distdual.data.scale import SCALES, ColumnSpread, scale_columns, scale_rows
+from distdual.data.scale import SCALES, ColumnSpread, from_text, scale_columns, scale_rows, to_text
 from distdual.data.shard import Block
 from distdual.data.shuffle import BUDGET_BYTES, Shuffler
-from distdual.data.store import open_dataset
-from distdual.data.write import SHARD_BYTES, Attached, DatasetWriter
+from distdual.data.store import Dataset, open_dataset
+from distdual.data.write import Attached, DatasetWriter
 from distdual.errors import InputError
 from distdual.rows import Bools, CsrRows, DenseRows, Floats
 
@@ -33,8 +36,8 @@ class Options:
     kind: str
     """The problem it is for: "binary", "multiclass", "regression", "chain" or "cfg"."""
 
-    shard_bytes: int = SHARD_BYTES
-    """Features of one shard, about."""
+    shard_bytes: int | None = None
+    """Features of one shard, about; 16 MiB unless told."""
 
     shuffle: int | None = None
     """A seed: the examples are written in random order. It also decides which go to the test part."""
@@ -58,10 +61,13 @@ class Options:
     overwrite: bool = False
     """Replace a data set that is already there."""
 
+    append: bool = False
+    """Add shards to a data set that is already there, whose features, labels and scale are kept."""
+
     def __post_init__(self) -> None:
         check_choice("problem", self.kind, KINDS)
         check_choice("scale", self.scale, SCALES)
-        if self.shard_bytes < 1:
+        if self.shard_bytes is not None and self.shard_bytes < 1:
             raise InputError(f"shard_bytes must be positive, got {self.shard_bytes}")
         if self.shuffle is not None and self.shuffle < 0:
             raise InputError(f"shuffle takes a seed of 0 or more, got {self.shuffle}")
@@ -69,6 +75,15 @@ class Options:
             raise InputError(f"test_fraction must be at least 0 and below 1, got {self.test_fraction}")
         if self.n_features is not None and self.n_features < 1:
             raise InputError(f"n_features must be positive, got {self.n_features}")
+        if self.append:
+            self._check_append()
+
+    def _check_append(self) -> None:
+        for name, default in (("overwrite", False), ("shard_bytes", None), ("compress", None)):
+            if getattr(self, name) != default:
+                raise InputError(f"append and {name} exclude each other: shards are like those that are there")
+        if self.test_fraction:
+            raise InputError("append adds to one data set; name DEST/train or DEST/test, and leave test_fraction out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +118,10 @@ def write(
 
     `attached` is stored with each data set.
     """
-    factors = column_factors(sources, options) if options.scale == "unit-variance" else None
-    width = Width(options.n_features)
+    there = open_dataset(dest) if options.append else None
+    factors = scale_of(sources, options, there)
+    attached = scaled_attachment(attached or Attached(), options.scale, factors)
+    width = Width(options.n_features if there is None else there.n_features)
     blocks = split(scaled(checked(sources, width), options.scale, factors), options)
     first = next(blocks, None)  # a source that cannot be read must not cost the data set that is to be replaced
     if first is None:
@@ -215,6 +232,22 @@ class TestMask:
         return self.random.random(n) < self.fraction
 
 
+def scale_of(sources: Sequence[Source], options: Options, there: Dataset | None) -> Floats | None:
+    """What to divide columns by: found in the sources or, to append to a data set, as it was divided there."""
+    if there is not None and there.layout.scale != options.scale:
+        raise InputError(
+            f"{there.location}: was prepared with the scale {there.layout.scale}, not {options.scale}; append with that"
+        )
+    if options.scale != "unit-variance":
+        return None
+    return column_factors(sources, options) if there is None else from_text(there.texts[SCALE])
+
+
+def scaled_attachment(attached: Attached, scale: str, factors: Floats | None) -> Attached:
+    texts = {} if factors is None else {SCALE: to_text(factors)}
+    return replace(attached, scale=scale, texts={**attached.texts, **texts})
+
+
 def column_factors(sources: Sequence[Source], options: Options) -> Floats:
     """The standard deviation of each column over the training part."""
     spread = ColumnSpread()
@@ -260,7 +293,7 @@ class Part:
 
 
 @contextlib.contextmanager
-def open_parts(dest: Location, width: Width, options: Options, attached: Attached | None) -> Iterator[list[Part]]:
+def open_parts(dest: Location, width: Width, options: Options, attached: Attached) -> Iterator[list[Part]]:
     """One part, or train and test; what was written is deleted if the body fails."""
     places = [dest / "train", dest / "test"] if options.test_fraction else [dest]
     with contextlib.ExitStack() as stack:
@@ -284,12 +317,14 @@ def clear_interrupted(dest: Location, places: list[Location]) -> None:
             place.remove()
 
 
-def new_writer(place: Location, width: Width, options: Options, attached: Attached | None) -> DatasetWriter:
+def new_writer(place: Location, width: Width, options: Options, attached: Attached) -> DatasetWriter:
+    if options.append:
+        return Appender(place, options.kind, n_features=options.n_features)
     huge = width.found if width.found > 2**31 else None  # column numbers need 64 bits: the writer must know at once
     return DatasetWriter(
         place,
         options.kind,
-        shard_bytes=options.shard_bytes,
+        shard_bytes=options.shard_bytes or SHARD_BYTES,
         n_features=options.n_features or huge,
         compress=options.compress,
         overwrite=options.overwrite,

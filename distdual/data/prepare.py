@@ -48,8 +48,8 @@ def prepare(
     are used; features that it does not know are left out, tags are added to its own.
 
     `storage_options` are for those places that are given as the text of a remote URL. The other options are those of
-    `Options`: shard_bytes, shuffle, test_fraction, scale, n_features, compress, overwrite; for trees also those of
-    `TreeOptions`. If anything fails, nothing is left at `dest`.
+    `Options`: shard_bytes, shuffle, test_fraction, scale, n_features, compress, overwrite, append; for trees also
+    those of `TreeOptions`. If anything fails, `dest` is as it was.
     """
     trees = {field.name: options.pop(field.name, None) for field in fields(TreeOptions)}
     if trees["grammar"] is not None:
@@ -64,6 +64,12 @@ def prepare(
     for name, value in trees.items():
         if value is not None and kind != "cfg":
             raise InputError(f"{name} has no meaning in a {kind} problem, only in a cfg problem; leave it out")
+    if chosen.append:
+        for name, given_one in (("templates", templates), ("vocabulary", vocabulary), ("grammar", trees["grammar"])):
+            if given_one is not None:
+                raise InputError(f"append takes the {name} of the data set itself; leave {name} out")
+        vocabulary = place if format == "conll" else None
+        trees["grammar"] = place if kind == "cfg" else None
     if format == "conll" or templates is not None or vocabulary is not None:
         check_conll(format, kind, label_files)
         known = None if vocabulary is None else as_location(vocabulary, storage_options)

@@ -53,6 +53,15 @@ class ColumnSpread:
             )
 
 
+def to_text(factors: Floats) -> str:
+    """A number a line, as many digits as it takes to read the same one back."""
+    return "".join(f"{factor!r}\n" for factor in factors.tolist())
+
+
+def from_text(text: str) -> Floats:
+    return np.array([float(line) for line in text.splitlines()])
+
+
 def scale_columns(block: Block, factors: Floats, name: str) -> Block:
     """Divide each column; columns beyond `factors` were not seen in training and stay as they are."""
     x = block.x

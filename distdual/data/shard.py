@@ -91,6 +91,15 @@ class Shard:
         return sum(part.nbytes for part in parts if part is not None)
 
 
+class Read(NamedTuple):
+    """A shard that was read, and what that took."""
+
+    shard: Shard
+    n_bytes: int = 0  # from the storage
+    n_gets: int = 0
+    intact: bool = True  # False if it is not what `prepare` wrote
+
+
 def trimmed(x: Features) -> Features:
     """The same rows as views that hold no others: a piece of sparse rows has the values of all it was cut from."""
     if isinstance(x, DenseRows):

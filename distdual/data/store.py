@@ -1,14 +1,13 @@
 """How is a data set opened, and one shard of it read?"""
 
-import asyncio
 import hashlib
 import json
 import math
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, Literal
 
 import google_crc32c
 import numpy as np
@@ -21,9 +20,10 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
-from distdual.data.layout import ATTRIBUTES, CHECKSUMS, FORMAT, LENGTHS, NORMS, ArraySpec, Axis, Layout
+from distdual.data.chunks import Chunks
+from distdual.data.layout import ATTRIBUTES, CHECKSUMS, FORMAT, LENGTHS, NORMS, Axis, Layout
 from distdual.data.location import Location, clear_errors
-from distdual.data.shard import Block, Runs, Shard, run_arrays
+from distdual.data.shard import Block, Read, Runs, Shard, run_arrays
 from distdual.errors import InputError
 from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints
 
@@ -43,18 +43,12 @@ class DamagedError(InputError):
 
 
 class StrictStore(WrapperStore[Store]):
-    """A Zarr store that refuses to make up lost chunks and remembers how many bytes each chunk had on disk."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
-        self.sizes: dict[str, int] = {}
+    """A Zarr store that refuses to make up lost chunks."""
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
         found = await super().get(key, prototype, byte_range)
-        if "/c/" in key:
-            if found is None:
-                raise MissingChunkError(key)
-            self.sizes[key] = len(found)
+        if found is None and "/c/" in key:
+            raise MissingChunkError(key)
         return found
 
 
@@ -79,8 +73,8 @@ class Dataset:
     lengths: Ints  # (n_shards, len(layout.axes))
     largest_norm: Floats  # (n_shards,)
     checksum: NDArray[np.uint32]  # (n_shards,)
-    arrays: Mapping[str, Any] = field(repr=False)  # asynchronous Zarr arrays under their names, texts among them
-    store: StrictStore = field(repr=False)
+    chunks: Chunks = field(repr=False)
+    text_arrays: Mapping[str, Any] = field(repr=False)  # asynchronous Zarr arrays, by the names of texts
 
     def open(self) -> "Dataset":
         return self
@@ -116,6 +110,11 @@ class Dataset:
         return total
 
     @property
+    def shard_bytes(self) -> int:
+        """Bytes of a shard in memory, on the average."""
+        return self.nbytes // self.n_shards
+
+    @property
     def n_values(self) -> int:
         return int(self.lengths[:, 1].sum()) if self.layout.sparse else self.n_rows * self.layout.n_features
 
@@ -145,61 +144,34 @@ class Dataset:
         digest.update(self.checksum.tobytes())
         return digest.hexdigest()
 
+    def head(self, n: int) -> "Dataset":
+        """The same without what was appended after shard n − 1."""
+        return replace(self, lengths=self.lengths[:n], largest_norm=self.largest_norm[:n], checksum=self.checksum[:n])
+
     @property
     def texts(self) -> "Texts":
         return Texts(self)
 
-    def read(self, number: int, *, check: bool = True) -> tuple[Shard, int]:
-        """Shard `number` and the bytes read for it: one GET an array, all at the same time.
+    def read(self, number: int, *, check: bool = True) -> Read:
+        """Shard `number` and what it took: one GET an array, all at the same time.
 
         Unless `check` is off, a shard that is not what `prepare` wrote is an error. What no `prepare` could have
         written, and no kernel could survive, always is.
         """
-        arrays, n_bytes = self._read_arrays(number)
-        if check and checksum_of(arrays, self.layout) != self.checksum[number]:
+        lengths = dict(zip(self.layout.axes, self.lengths[number].tolist(), strict=True))
+        chunks = self.chunks.read(number, lengths)
+        arrays = {name: chunk.values for name, chunk in chunks.items()}
+        first = self.layout.arrays[0].name  # where it is not compressed, its checksum is known already
+        intact = checksum_of(arrays, self.layout, chunks[first].crc) == self.checksum[number]
+        if check and not intact:
             raise InputError(
                 f"{self.location}: shard {number} is not what was prepared: its checksum differs; prepare it again"
             )
         if not check:
             self._check_structure(number, arrays)
-        return self._shard(number, arrays), n_bytes
-
-    def is_intact(self, shard: Shard) -> bool:
-        """Whether a shard read without `check` is what `prepare` wrote."""
-        codes = np.argsort(self._rank).astype(np.int32)[shard.y] if self.layout.labels else shard.y
-        return checksum_of(shard_arrays(shard, codes), self.layout) == int(self.checksum[shard.number])
-
-    def _read_arrays(self, number: int) -> tuple[dict[str, NDArray[Any]], int]:
-        """The arrays of a shard without padding, and their bytes in the storage."""
-        arrays: dict[str, NDArray[Any]] = {}
-        n_bytes = 0
-        chunks = sync(self._read_chunks(number))
-        for spec, chunk in zip(self.layout.arrays, chunks, strict=True):
-            key = f"{spec.name}/c/{number}" + ("/0" if spec.width else "")
-            n_bytes += self.store.sizes.pop(key, 0)
-            if isinstance(chunk, BaseException):
-                self._explain(chunk, spec, number, key)
-            length = int(self.lengths[number, self.layout.axes.index(spec.axis)]) + spec.extra
-            arrays[spec.name] = np.asarray(chunk)[:length]
-        return arrays, n_bytes
-
-    async def _read_chunks(self, number: int) -> list[Any]:
-        """Chunk `number` of each array, or what went wrong with it."""
-        reads = []
-        for spec in self.layout.arrays:
-            length = self.layout.chunk_shape(spec)[0]
-            reads.append(self.arrays[spec.name].getitem(slice(number * length, (number + 1) * length)))
-        return await asyncio.gather(*reads, return_exceptions=True)
-
-    def _explain(self, error: BaseException, spec: ArraySpec, number: int, key: str) -> NoReturn:
-        """Raise what a user should read about a chunk that could not be read."""
-        where = f"{self.location}: shard {number}, array {spec.name!r}"
-        if isinstance(error, MissingChunkError):
-            raise InputError(f"{where}: the chunk is missing; prepare the data set again")
-        if isinstance(error, ValueError | RuntimeError | TypeError):
-            raise InputError(f"{where}: the chunk is damaged ({error}); prepare the data set again")
-        with clear_errors(f"{self.location}/{key}"):
-            raise error
+        n_bytes = sum(chunk.n_bytes for chunk in chunks.values())
+        n_gets = sum(chunk.n_gets for chunk in chunks.values())
+        return Read(self._shard(number, arrays), n_bytes, n_gets, intact)
 
     def _check_structure(self, number: int, arrays: dict[str, NDArray[Any]]) -> None:
         """Refuse label codes, row ends and column numbers that point outside of what is there."""
@@ -248,7 +220,7 @@ class Texts(Mapping[str, str]):
         expected = self.dataset.layout.texts[name]
         try:
             with clear_errors(self.dataset.location.url):
-                content = np.asarray(sync(self.dataset.arrays[text_array(name)].getitem(slice(None)))).tobytes()
+                content = np.asarray(sync(self.dataset.text_arrays[name].getitem(slice(None)))).tobytes()
         except (MissingChunkError, ValueError, RuntimeError, TypeError) as error:
             if isinstance(error, InputError):
                 raise
@@ -277,10 +249,10 @@ def shard_arrays(shard: Shard | Block, y: NDArray[Any]) -> dict[str, NDArray[Any
     return {**features, **given, **run_arrays(shard.runs)}
 
 
-def checksum_of(arrays: dict[str, NDArray[Any]], layout: Layout) -> int:
-    """crc32c over the arrays of a shard, without padding."""
-    crc = 0
-    for spec in layout.arrays:
+def checksum_of(arrays: dict[str, NDArray[Any]], layout: Layout, first: int | None = None) -> int:
+    """crc32c over the arrays of a shard, without padding; `first` is that of the first of them, if it is known."""
+    crc = first or 0
+    for spec in layout.arrays[first is not None :]:
         flat = np.ascontiguousarray(arrays[spec.name], dtype=spec.dtype).reshape(-1)
         crc = google_crc32c.extend(crc, flat.view(np.uint8))
     return crc
@@ -308,24 +280,30 @@ def array_of(group: zarr.Group, name: str) -> zarr.Array[Any]:
 
 
 def open_dataset(location: Location) -> Dataset:
-    """Open the data set at `location`: one GET for what describes it, then one for each of three small tables."""
+    """Open the data set at `location`: one GET for what describes it, then one for each of three small tables.
+
+    A storage that does not answer is an error at once: the address may be wrong. Shards are read patiently.
+    """
     store = StrictStore(zarr_store(location, read_only=True))
     with clear_errors(location.url):
-        group = open_group(location, store)
-        layout = read_layout(location, group)
-        try:
-            names = [*(spec.name for spec in layout.arrays), *map(text_array, layout.texts)]
-            arrays = {name: array_of(group, name).async_array for name in names}
-            lengths, largest_norm, checksum = (np.asarray(array_of(group, name)[:]) for name in TABLES)
-        except (KeyError, MissingChunkError, ValueError, RuntimeError) as error:
-            raise DamagedError(f"{location}: an array is missing or damaged ({error}); prepare it again") from None
-    store.sizes.clear()
-    return Dataset(location.absolute(), layout, lengths, largest_norm, checksum, arrays, store)
+        return dataset_in(location.absolute(), store)
 
 
-def open_group(location: Location, store: StrictStore) -> zarr.Group:
+def dataset_in(location: Location, store: StrictStore) -> Dataset:
+    group = open_group(location, store)
+    layout = read_layout(location, group)
     try:
-        return zarr.open_group(store, mode="r", zarr_format=3)
+        codecs = {spec.name: array_of(group, spec.name).metadata.to_dict()["codecs"] for spec in layout.arrays}
+        texts = {name: array_of(group, text_array(name)).async_array for name in layout.texts}
+        lengths, largest_norm, checksum = (np.asarray(array_of(group, name)[:]) for name in TABLES)
+    except (KeyError, MissingChunkError, ValueError, RuntimeError) as error:
+        raise DamagedError(f"{location}: an array is missing or damaged ({error}); prepare it again") from None
+    return Dataset(location, layout, lengths, largest_norm, checksum, Chunks(location, layout, codecs), texts)
+
+
+def open_group(location: Location, store: Store, mode: Literal["r", "r+"] = "r") -> zarr.Group:
+    try:
+        return zarr.open_group(store, mode=mode, zarr_format=3)
     except (zarr.errors.GroupNotFoundError, zarr.errors.ContainsArrayError, FileNotFoundError, NotADirectoryError):
         raise InputError(f"{location}: there is no data set; make one with `distdual prepare`") from None
     except (ValueError, TypeError, KeyError) as error:
@@ -358,12 +336,16 @@ _opened: dict[str, Dataset] = {}
 _opening = threading.Lock()
 
 
-def open_once(location: Location, fingerprint: str) -> Dataset:
-    """The data set with this fingerprint, opened once a process; workers use it for every shard they read."""
-    key = json.dumps([location.url, dict(location.storage_options), fingerprint], default=repr)
+def open_once(location: Location, fingerprint: str, n_shards: int) -> Dataset:
+    """The first shards of a data set, with this fingerprint, opened once a process; workers read all they do from it.
+
+    So a run goes on with what it began with when others are appended.
+    """
+    key = json.dumps([location.url, dict(location.storage_options), location.retry_seconds, fingerprint], default=repr)
     with _opening:
         if key not in _opened:
-            found = open_dataset(location)
+            found, _ = location.patiently("", lambda: open_dataset(location))
+            found = found.head(n_shards)
             if found.fingerprint != fingerprint:
                 raise InputError(f"{location}: the data set has changed since the run began")
             if len(_opened) >= KEPT_OPEN:

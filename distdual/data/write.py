@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -16,6 +16,18 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.group import ConsolidatedMetadata, GroupMetadata
 from zarr.core.sync import sync
 
+from distdual.data.check import (
+    Form,
+    check_bags,
+    check_block,
+    check_kind,
+    form_of,
+    is_classification,
+    label_name,
+    normal_block,
+    row_of,
+)
+from distdual.data.cut import SHARD_BYTES, chunk_lengths, index_dtype, shard_ends
 from distdual.data.layout import (
     ATTRIBUTES,
     CHECKSUMS,
@@ -24,11 +36,10 @@ from distdual.data.layout import (
     TABLE_CHUNK,
     TEXT_CHUNK,
     ArraySpec,
-    Axis,
     Layout,
 )
 from distdual.data.location import Location, clear_errors
-from distdual.data.shard import Block, Runs, join_blocks
+from distdual.data.shard import Block, join_blocks
 from distdual.data.store import (
     DamagedError,
     IncompleteError,
@@ -40,11 +51,10 @@ from distdual.data.store import (
     zarr_store,
 )
 from distdual.errors import InputError
-from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints, n_rows
+from distdual.rows import CsrRows, DenseRows, Features, Floats, n_rows
 
+WRITE_ZEROS: Any = {"write_empty_chunks": True}  # lives in array objects: one that is opened anew would skip zeros
 MANY = 1 << 30  # shards an array has room for until the real number is known; Zarr's metadata does not grow with it
-SHARD_BYTES = 16 << 20
-SEQUENCES = ("chain", "cfg", "latent")  # the problems whose examples are runs of rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,7 @@ class Attached:
     recipe: dict[str, Any] = field(default_factory=dict)  # as Layout.recipe
     texts: dict[str, str] = field(default_factory=dict)  # by name; they may be large
     labels: tuple[str, ...] = ()  # known beforehand; they have the first codes
+    scale: str = "none"  # as Layout.scale
 
 
 class DatasetWriter:
@@ -61,6 +72,8 @@ class DatasetWriter:
 
     Use as a context manager: leaving it by an exception deletes what was written.
     """
+
+    too_large = "raise --shard-bytes"  # what to do about an example that is
 
     def __init__(
         self,
@@ -89,7 +102,14 @@ class DatasetWriter:
         self.pending_bytes = 0
         self.n_examples = 0
         self.table: list[tuple[list[int], float, int]] = []  # lengths, largest norm, checksum of each shard
-        claim(location, overwrite=overwrite)
+        self._begin(overwrite=overwrite)
+
+    def _begin(self, *, overwrite: bool) -> None:
+        claim(self.location, overwrite=overwrite)
+
+    def _undo(self) -> None:
+        """After a failure: nothing is left of what was written."""
+        self.location.remove()
 
     def __enter__(self) -> "DatasetWriter":
         return self
@@ -97,7 +117,7 @@ class DatasetWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if kind is not None and self.layout is not None:
             with contextlib.suppress(InputError):  # the first error is the one to tell
-                self.location.remove()
+                self._undo()
 
     def append(self, block: Block) -> None:
         """Add examples; writes every shard that is full."""
@@ -125,19 +145,15 @@ class DatasetWriter:
             raise InputError(f"{self.location}: the source holds no examples")
         self._check_labels()
         width = self.n_features if self.n_features is not None else self.widest
-        contents = {name: text.encode() for name, text in self.attached.texts.items()}
-        sums = {name: google_crc32c.extend(0, content) for name, content in contents.items()}
-        layout = replace(self.layout, n_features=width, labels=tuple(self.codes), texts=sums)
         with clear_errors(self.location.url):
-            for spec in layout.arrays:
-                chunk = layout.chunk_shape(spec)
+            for spec in self.layout.arrays:
+                chunk = self.layout.chunk_shape(spec)
                 shape = (chunk[0] * len(self.table), *chunk[1:])
                 sync(self.arrays[spec.name].async_array.resize(shape, delete_outside_chunks=False))
-            tables = self._write_tables()
-            for name, content in contents.items():
-                array = np.frombuffer(content, dtype=np.uint8)
-                tables[text_array(name)] = self._write_table(text_array(name), array, TEXT_CHUNK)
-        self.location.write("zarr.json", description(layout, {**self.arrays, **tables}))
+            sums, texts = self._write_texts()
+            arrays = {**self.arrays, **self._write_tables(), **texts}
+        layout = replace(self.layout, n_features=width, labels=tuple(self.codes), texts=sums)
+        self.location.write("zarr.json", description(layout, arrays))
 
     def _check_form(self, block: Block) -> None:
         """All blocks are alike: dense or sparse, of one width, with labels of one type and the same columns."""
@@ -163,7 +179,7 @@ class DatasetWriter:
         for end in shard_ends(block.x, self.layout.chunk, block.tokens, block.runs, last=last):
             if end == begin:
                 raise InputError(
-                    f"{self.location}: example {self.n_examples} alone is larger than a shard; raise --shard-bytes"
+                    f"{self.location}: example {self.n_examples} alone is larger than a shard; {self.too_large}"
                 )
             self._write_shard(block.take(slice(begin, end)))
             begin = end
@@ -188,6 +204,7 @@ class DatasetWriter:
             compress=sparse if self.compress is None else self.compress,
             ragged=block.tokens is not None,
             recipe=self.attached.recipe,
+            scale=self.attached.scale,
             runs={name: column.values.dtype.name for name, column in (block.runs or {}).items()},
         )
         store = zarr_store(self.location, read_only=False)
@@ -208,7 +225,7 @@ class DatasetWriter:
             dtype=spec.dtype,
             compressors=[*lz4, Crc32cCodec()],
             fill_value=0,
-            config={"write_empty_chunks": True},  # lives in this object alone: an array opened anew would skip zeros
+            config=WRITE_ZEROS,
         )
 
     def _write_shard(self, block: Block) -> None:
@@ -255,11 +272,15 @@ class DatasetWriter:
             return y.astype(np.float64)
         values, at, inverse = np.unique(y, return_index=True, return_inverse=True)
         for k in np.argsort(at):
-            self.codes.setdefault(label_name(values[k].item()), len(self.codes))
-            if self.kind in ("binary", "latent") and len(self.codes) > 2:
-                names = ", ".join(self.codes)
-                raise InputError(f"{where}, row {at[k]}: a {self.kind} problem has two labels, found a third: {names}")
+            self._learn(label_name(values[k].item()), f"{where}, row {at[k]}")
         return np.array([self.codes[label_name(value.item())] for value in values], dtype=np.int32)[inverse]
+
+    def _learn(self, label: str, where: str) -> None:
+        """Give a label a code, if it has none."""
+        self.codes.setdefault(label, len(self.codes))
+        if self.kind in ("binary", "latent") and len(self.codes) > 2:
+            names = ", ".join(self.codes)
+            raise InputError(f"{where}: a {self.kind} problem has two labels, found a third: {names}")
 
     def _check_labels(self) -> None:
         if is_classification(self.kind) and len(self.codes) < 2:
@@ -275,6 +296,13 @@ class DatasetWriter:
         }
         return {name: self._write_table(name, table) for name, table in tables.items()}
 
+    def _write_texts(self) -> "tuple[dict[str, int], dict[str, zarr.Array[Any]]]":
+        """Checksums of the texts, and their arrays."""
+        contents = {name: np.frombuffer(text.encode(), dtype=np.uint8) for name, text in self.attached.texts.items()}
+        sums = {name: google_crc32c.extend(0, content) for name, content in contents.items()}
+        arrays = {text_array(name): content for name, content in contents.items()}
+        return sums, {name: self._write_table(name, content, TEXT_CHUNK) for name, content in arrays.items()}
+
     def _write_table(self, name: str, table: NDArray[Any], chunk: int = TABLE_CHUNK) -> "zarr.Array[Any]":
         array = self.group.create_array(
             name,
@@ -282,7 +310,7 @@ class DatasetWriter:
             chunks=(chunk, *table.shape[1:]),
             dtype=table.dtype,
             compressors=[BloscCodec(cname="lz4"), Crc32cCodec()],
-            config={"write_empty_chunks": True},
+            config=WRITE_ZEROS,
         )
         array[:] = table
         return array
@@ -327,215 +355,6 @@ def is_ours(location: Location, *, complete: bool) -> bool:
     except InputError:
         return False
     return complete
-
-
-class Form(NamedTuple):
-    """What all blocks of a source have in common."""
-
-    width: int | None  # of dense features; None for sparse ones
-    labels: str
-    columns: tuple[str, ...]
-    runs: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        features = "sparse features" if self.width is None else f"{self.width} dense features"
-        return ", ".join([features, f"{self.labels} as labels", *self.columns, *self.runs])
-
-
-def form_of(block: Block) -> Form:
-    width = block.x.values.shape[1] if isinstance(block.x, DenseRows) else None
-    labels = {"i": "numbers", "u": "numbers", "f": "numbers", "b": "booleans"}.get(block.y.dtype.kind, "words")
-    columns = tuple(name for name in ("cost", "margin") if getattr(block, name) is not None)
-    return Form(width, labels, columns, tuple(block.runs or ()))
-
-
-def normal_block(block: Block, where: str) -> Block:
-    """The block in the types it is stored in, once its parts fit together."""
-    n = n_rows(block.x)
-    if block.tokens is not None:
-        check_tokens(block.tokens, n, where)
-    for name, expected in (("y", n), ("cost", block.n_examples), ("margin", block.n_examples)):
-        column = getattr(block, name)
-        if column is not None and column.shape != (expected,):
-            what = "rows of features" if expected == n else "sequences"
-            raise InputError(f"{where}: {expected} {what}, but {name} has the shape {column.shape}")
-    if isinstance(block.x, DenseRows) and not block.x.values.shape[1]:
-        raise InputError(f"{where}: rows without any feature")
-    if isinstance(block.x, CsrRows):
-        check_csr(block.x, where)
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is reported as such
-        x = block.x._replace(values=block.x.values.astype(np.float32, copy=False))
-    cost, margin = (None if column is None else column.astype(np.float64) for column in (block.cost, block.margin))
-    return Block(x, block.y, cost, margin, block.tokens, block.runs)
-
-
-def check_tokens(tokens: Ints, n: int, where: str) -> None:
-    """Refuse bounds of sequences that do not cover all rows, and sequences without tokens."""
-    if tokens[0] != 0 or tokens[-1] != n or (np.diff(tokens) < 1).any():
-        raise InputError(f"{where}: tokens must rise from 0 to the {n} rows of features, one token a sequence at least")
-
-
-def check_kind(block: Block, kind: str, where: str) -> None:
-    if (block.tokens is not None) != (kind in SEQUENCES):
-        found, needed = ("single rows", "sequences") if kind in SEQUENCES else ("sequences", "single rows")
-        raise InputError(f"{where}: the source holds {found}, but a {kind} problem needs {needed}")
-    if block.tokens is not None and block.margin is not None:
-        raise InputError(f"{where}: a margin for each sequence has no meaning in a {kind} problem; leave it out")
-    if kind == "cfg" and not block.runs:
-        raise InputError(f"{where}: a cfg problem needs trees; prepare it from bracketed text")
-
-
-def check_bags(block: Block, where: str, first: int) -> None:
-    """A bag has one label, which stands on each of its rows."""
-    assert block.tokens is not None
-    differ = block.y != np.repeat(block.y[block.tokens[:-1]], np.diff(block.tokens))
-    if differ.any():
-        row = int(np.argmax(differ))
-        bag = int(np.searchsorted(block.tokens, row, side="right")) - 1
-        labels = f"{block.y[block.tokens[bag]]} and {block.y[row]}"
-        raise InputError(f"{where}, bag {first + bag}: rows with the labels {labels}; a bag has one label, on each row")
-
-
-def check_csr(x: CsrRows, where: str) -> None:
-    """Refuse row ends that are no row ends, columns below zero, and a column named twice in a row."""
-    lengths = np.diff(x.indptr)
-    ends_well = x.indptr[0] == 0 and x.indptr[-1] == len(x.indices) == len(x.values)
-    if not ends_well or (lengths < 0).any():
-        raise InputError(f"{where}: indptr does not describe rows of {len(x.values)} values")
-    if x.indices.min(initial=0) < 0:
-        raise InputError(f"{where}, row {row_of(x, int(np.argmin(x.indices)))}: a feature number is negative")
-    row = np.repeat(np.arange(len(lengths)), lengths)
-    at = x.indices
-    if not ((np.diff(at) > 0) | (np.diff(row) > 0)).all():
-        at = at[np.lexsort((at, row))]  # sorted within each row; `row` itself stays as it is
-    again = (np.diff(at) == 0) & (np.diff(row) == 0)
-    if again.any():
-        k = int(np.argmax(again))
-        raise InputError(f"{where}, row {row[k]}: feature {at[k]} (counted from 0) is named twice")
-
-
-def row_of(x: CsrRows, k: int) -> int:
-    """The row that stored value `k` belongs to."""
-    return int(np.searchsorted(x.indptr, k, side="right")) - 1
-
-
-def index_dtype(x: Features, n_features: int | None) -> str:
-    """int32 unless a column lies, or may lie, beyond it."""
-    last = n_features - 1 if n_features else int(x.indices.max(initial=0)) if isinstance(x, CsrRows) else 0
-    return "int32" if last <= np.iinfo(np.int32).max else "int64"
-
-
-def is_classification(kind: str) -> bool:
-    return kind != "regression"
-
-
-def label_name(label: Any) -> str:
-    """A label as people write it: 1, not 1.0."""
-    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
-
-
-def chunk_lengths(
-    x: Features,
-    shard_bytes: int,
-    tokens: Ints | None = None,
-    runs: Mapping[str, Runs] | None = None,
-    *,
-    last: bool,
-) -> dict[Axis, int]:
-    """The longest axes a shard may have, from the first examples; exact if these are all there are."""
-    chunk = row_chunk(x, shard_bytes, last=last)
-    n_examples = n_rows(x)
-    if tokens is not None:
-        n, n_examples = chunk["example"], len(tokens) - 1
-        fit = n_examples if last and n >= tokens[-1] else max(1, int(1.25 * n * n_examples / tokens[-1]))
-        chunk = {"example": fit, "value": chunk["value"], "token": n}
-    for name, column in (runs or {}).items():
-        most = max(1, len(column.values))
-        whole = last and chunk["example"] >= n_examples
-        chunk[name] = most if whole else max(1, -(-most * chunk["example"] // n_examples), longest_run(column))
-    return chunk
-
-
-def longest_run(column: Runs) -> int:
-    return int(np.diff(column.indptr).max(initial=0))
-
-
-def row_chunk(x: Features, shard_bytes: int, *, last: bool) -> dict[Axis, int]:
-    """The same where each row is an example."""
-    n = n_rows(x)
-    if isinstance(x, DenseRows):
-        fit = max(1, shard_bytes // max(1, x.values.shape[1] * x.values.itemsize))
-        return {"example": min(fit, n) if last else fit, "value": 1}
-    n_values = int(x.indptr[-1])
-    per_value = x.indices.itemsize + x.values.itemsize
-    if last and n_values * per_value <= shard_bytes:
-        return {"example": n, "value": max(1, n_values)}
-    fit = max(1, shard_bytes // per_value)
-    # A quarter more examples than the first ones suggest, so that values, not examples, usually close a shard; but
-    # never so many that their row ends alone are larger than a shard.
-    many = min(int(1.25 * fit * n / max(1, n_values)), shard_bytes // x.indptr.itemsize)
-    return {"example": max(1, many), "value": fit}
-
-
-def shard_ends(
-    x: Features,
-    chunk: dict[Axis, int],
-    tokens: Ints | None = None,
-    runs: Mapping[str, Runs] | None = None,
-    *,
-    last: bool,
-) -> Iterator[int]:
-    """Cut examples into shards: the end of each that is full, and of the rest if it is the last."""
-    n = n_rows(x) if tokens is None else len(tokens) - 1
-    limits = [] if tokens is None else [(tokens, chunk["token"])]
-    limits += [(column.indptr, chunk[name]) for name, column in (runs or {}).items()]
-    if isinstance(x, CsrRows):
-        limits.append((x.indptr if tokens is None else x.indptr[tokens], chunk["value"]))
-    begin = 0
-    while begin < n:
-        end = min(n, begin + chunk["example"])
-        for total, most in limits:
-            end = min(end, int(np.searchsorted(total, total[begin] + most, side="right")) - 1)
-        if end == n and end - begin < chunk["example"] and not last:
-            return  # the next block may still fill it
-        yield end
-        if end == begin:
-            return
-        begin = end
-
-
-def check_block(block: Block, where: str, first: int, layout: Layout) -> None:
-    """Refuse features, targets, costs and margins that are not finite, and costs below zero."""
-    bad_rows(by_example(~finite_rows(block.x), block), where, first, "a feature is NaN or infinite as float32")
-    if not layout.labels and block.y.dtype.kind not in "fiub":
-        raise InputError(f"{where}: regression needs numbers to predict, found {block.y[0]!r}")
-    if block.y.dtype.kind == "f":
-        bad_rows(by_example(~np.isfinite(block.y), block), where, first, "the label is NaN or infinite")
-    for name in layout.columns:
-        column = getattr(block, name)
-        bad_rows(~np.isfinite(column), where, first, f"the {name} is NaN or infinite")
-    if block.cost is not None:
-        bad_rows(block.cost < 0, where, first, "the cost is negative")
-
-
-def by_example(bad: NDArray[np.bool_], block: Block) -> NDArray[np.bool_]:
-    """Which examples have a bad row."""
-    return bad if block.tokens is None else np.logical_or.reduceat(bad, block.tokens[:-1])
-
-
-def bad_rows(bad: NDArray[np.bool_], where: str, first: int, what: str) -> None:
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(f"{where}, row {row} (example {first + row}): {what}")
-
-
-def finite_rows(x: Features) -> NDArray[np.bool_]:
-    if isinstance(x, DenseRows):
-        return np.asarray(np.isfinite(x.values).all(axis=1))
-    good = np.isfinite(x.values)
-    if good.all():
-        return np.ones(n_rows(x), dtype=np.bool_)
-    return ~np.isin(np.arange(n_rows(x)), np.searchsorted(x.indptr, np.flatnonzero(~good), side="right") - 1)
 
 
 def largest_norm(x: Features) -> float:

@@ -12,8 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from distdual.config import ClusterConfig
 from distdual.data.arrays import is_dask
+from distdual.data.check import label_name
 from distdual.data.shard import Block
-from distdual.data.write import label_name
 from distdual.errors import InputError
 from distdual.estimators.inputs import Data, Given, is_place, single_rows, weights_of
 from distdual.estimators.linear import LinearEstimator
@@ -139,5 +139,5 @@ def balanced(class_weight: str, counts: Floats) -> list[float]:
 
 def count_labels(source: Any, problem: Any, w: Floats, shard: int) -> Floats:  # noqa: ARG001
     """Runs on a worker: the summed weight of the examples of each class."""
-    found, _ = source.open().read(shard)
+    found = source.open().read(shard).shard
     return np.bincount(found.y, found.cost, minlength=len(problem.classes)).astype(np.float64)

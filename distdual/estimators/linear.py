@@ -115,5 +115,5 @@ def linear_scores(X: Any, coef: Floats, intercept: Floats) -> Floats:
 
 def decide_shard(source: Any, problem: Any, w: Floats, shard: int) -> Decided:
     """Runs on a worker."""
-    found, _ = source.open().read(shard)
+    found = source.open().read(shard).shard
     return Decided(linear_scores(matrix_of(found.x, problem.n_features), *split_weights(w, problem)), found.y)

@@ -16,7 +16,7 @@ from typing import Any
 from distdual.config import Config
 from distdual.coordinator.train import Round
 from distdual.data.location import Location, without_secrets
-from distdual.errors import InputError, Suspended
+from distdual.errors import InputError, Superseded, Suspended
 from distdual.jobs.record import LOG, Record, forget_asking, is_asked_to_end, read, save
 from distdual.model import CHECKPOINT, MANIFEST, read_json, remove_unfinished
 from distdual.report.runlog import to_text
@@ -25,10 +25,7 @@ from distdual.training import train
 log = logging.getLogger(__name__)
 
 LOOK = 1.0  # seconds between two looks at whether the job is to end; its progress is told as often
-
-
-class Superseded(Exception):
-    """The scheduler gave this worker up, and another one trains: this one must write nothing more."""
+STALE = 10.0  # seconds since the last look after which nothing is written before another one
 
 
 def train_job(job: str, config: Config, resume: bool) -> None:
@@ -62,6 +59,8 @@ class Attempt:
         self.cancelled = threading.Event()
         self.superseded = threading.Event()
         self.over = threading.Event()
+        self.told = record
+        self.looked = time.time()  # goes on while the process is stopped
 
     def run(self, config: Config, *, resume: bool) -> Record:
         """Train; the record of how it ended."""
@@ -116,6 +115,9 @@ class Attempt:
         return False
 
     def _terminated(self) -> bool:
+        """Asked before a checkpoint is written."""
+        if time.time() > self.looked + STALE:  # whoever was stopped so long may have been given up
+            self._look()
         self._check_place()
         return self.cancelled.is_set()
 
@@ -135,7 +137,7 @@ class Attempt:
     @contextmanager
     def looking(self) -> Iterator[None]:
         """Within the block, a thread tells of progress and notices that the job is to end."""
-        thread = threading.Thread(target=self._look, name=f"job-{self.record.id}", daemon=True)
+        thread = threading.Thread(target=self._keep_looking, name=f"job-{self.record.id}", daemon=True)
         thread.start()
         try:
             yield
@@ -143,21 +145,24 @@ class Attempt:
             self.over.set()
             thread.join()
 
-    def _look(self) -> None:
-        told = self.record
-        while not self.over.is_set():
+    def _keep_looking(self) -> None:
+        while not self.over.is_set() and not self.superseded.is_set():
             try:
-                if read(self.client, self.record.id).attempt > self.record.attempt:
-                    self.superseded.set()
-                    return
-                if is_asked_to_end(self.client, self.record.id):
-                    self.cancelled.set()
-                if self.record is not told:
-                    told = self.record
-                    save(self.client, told)
+                self._look()
             except Exception as error:  # the scheduler does not answer: whoever waits for scans will be told
                 log.warning("job %s: its record could not be kept: %s", self.record.id, error)
             self.over.wait(LOOK)
+
+    def _look(self) -> None:
+        if read(self.client, self.record.id).attempt > self.record.attempt:
+            self.superseded.set()
+            return
+        if is_asked_to_end(self.client, self.record.id):
+            self.cancelled.set()
+        if self.record is not self.told:
+            self.told = self.record
+            save(self.client, self.told)
+        self.looked = time.time()
 
 
 def contents(output: Location) -> dict[str, str | None]:

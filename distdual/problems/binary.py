@@ -49,7 +49,8 @@ class Binary(Problem):
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
         slack = np.empty(shard.n_examples)
         bias_score = float(np.float32(self.bias)) * w[-1] if self.bias else 0.0
-        find_slacks(shard.x, shard.y, self._margins(shard), w, bias_score, slack)
+        margin = np.ones(1) if shard.margin is None else shard.margin
+        find_slacks(shard.x, shard.y, margin, w, bias_score, slack)
         return Offenders(slack, Keys.none(shard.n_examples))
 
     def costs(self, shard: Shard) -> Floats:
@@ -85,8 +86,12 @@ class Binary(Problem):
 
 @bare_kernel
 def find_slacks(x: Features, y: Int32s, margin: Floats, w: Floats, bias_score: float, slack: Floats) -> None:
-    """slack_i = max(0, l_i − y_i (⟨w, x_i⟩ + bias_score)); fills `slack`, and a NaN score stays NaN."""
+    """slack_i = max(0, l_i − y_i (⟨w, x_i⟩ + bias_score)); fills `slack`, and a NaN score stays NaN.
+
+    `margin` has an entry for each row, or one for all: touching new memory for a column of ones costs narrow rows dear.
+    """
+    shared = len(margin) == 1
     for i in range(len(y)):
         score = dot(x, i, w) + bias_score
-        found = margin[i] - (score if y[i] == 1 else -score)
+        found = margin[0 if shared else i] - (score if y[i] == 1 else -score)
         slack[i] = 0.0 if found <= 0.0 else found

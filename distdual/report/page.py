@@ -55,6 +55,7 @@ LEDGER = {
     "coalesced": "constraints coalesced",
     "wire_bytes": "rows sent to the coordinator",
     "bytes_read": "read from storage",
+    "gets": "objects read from storage",
     "read_seconds": "workers reading",
     "scan_seconds": "workers scanning",
     "wait_seconds": "coordinator waiting for scans",

@@ -1,1 +1,1 @@
-"""What runs next to the data: identity, groups, members, recent, scan (pure), executor (where scans run)."""
+"""What runs next to the data: identity, groups, members, recent, reading, scan (pure), executor (where scans run)."""

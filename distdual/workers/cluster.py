@@ -17,10 +17,16 @@ from distdual.interrupt import children_ignore_interrupts
 from distdual.problems.base import Problem
 from distdual.problems.completed import Completed
 
+# Shards of some MB come and go. Dask's own setting gives their memory back to the system each time, and a page fault
+# for every 4 KB of the next one then takes longer than to compute on it.
+BEFORE_START = "distributed.nanny.pre-spawn-environ"
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": 1 << 30, "MALLOC_TRIM_THRESHOLD_": 256 << 20}
+
 
 @contextlib.contextmanager
 def connect(cluster: ClusterConfig) -> Iterator[Any]:
     """A Dask client for a scheduler's address or for a cluster of our own, which ends with the block."""
+    import dask
     from distributed import Client, LocalCluster
 
     if cluster.scheduler:
@@ -30,7 +36,7 @@ def connect(cluster: ClusterConfig) -> Iterator[Any]:
         return
     assert cluster.local is not None
     local = cluster.local
-    with children_ignore_interrupts():
+    with children_ignore_interrupts(), dask.config.set({f"{BEFORE_START}.{name}": n for name, n in MALLOC.items()}):
         _start_tracker_quietly()
         own = LocalCluster(
             n_workers=local.workers,
@@ -123,19 +129,18 @@ def send_module(client: Any, problem: Problem) -> None:
     A module of a package, or one that is installed, must be installed on the workers as well.
     """
     file = module_file(problem)
-    if file is not None and not client.scheduler.address.startswith("inproc://") and not in_task():
+    if file is not None and not client.scheduler.address.startswith("inproc://") and not was_sent(file):
         client.upload_file(file)
 
 
-def in_task() -> bool:
-    """Whether a worker runs this: a job's coordinator, with whose problem all workers have been sent its module."""
+def was_sent(file: str) -> bool:
+    """Whether this is a worker, and the file one that was uploaded: a job's coordinator need not send it again."""
     from distributed import get_worker
 
     try:
-        get_worker()
-    except ValueError:
+        return Path(file).is_relative_to(get_worker().local_directory)
+    except ValueError:  # we are no worker
         return False
-    return True
 
 
 def module_file(problem: Problem) -> str | None:

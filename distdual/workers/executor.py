@@ -16,7 +16,8 @@ from distdual.rows import Floats
 from distdual.workers.cluster import connect, send_module
 from distdual.workers.on_dask import DaskExecutor
 from distdual.workers.pending import Held, arrived, run_all
-from distdual.workers.scan import Loaded, Scan, ShardReport, load_and_scan, load_shard, scan_shard
+from distdual.workers.reading import MOST_AHEAD, Loaded, load_shard
+from distdual.workers.scan import Scan, ShardReport, load_and_scan, scan_shard
 
 IN_MEMORY = 2 << 30  # bytes of shards that threads of this process keep between passes
 
@@ -84,8 +85,9 @@ class InlineExecutor:
         self.held: Held[Floats] = Held()
         self.running: dict[Future[ShardReport], int] = {}  # the version of each
         self.ended: SimpleQueue[Future[ShardReport]] = SimpleQueue()
-        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="scan")
         self.shards: dict[int, Loaded] | None = {} if dataset.nbytes <= IN_MEMORY else None
+        ahead = 0 if self.shards is not None else MOST_AHEAD
+        self.pool = ThreadPoolExecutor(threads + ahead, thread_name_prefix="scan")
 
     @property
     def pending(self) -> int:
@@ -135,7 +137,7 @@ class InlineExecutor:
         if self.shards is None:
             return load_and_scan(self.source, self.problem, w, scan)
         loaded = self.shards.get(scan.shard) or load_shard(self.source, scan.shard)
-        self.shards[scan.shard] = loaded._replace(bytes_read=0, read_seconds=0.0)
+        self.shards[scan.shard] = loaded.paid()
         return scan_shard(self.problem, loaded, w, scan)
 
 
@@ -146,14 +148,22 @@ def open_executor(
     """The executor that [cluster] asks for, or one on a client that is there already."""
     check_examples(dataset, problem)
     if client is not None:
-        send_module(client, problem)
-        yield from _closing(DaskExecutor(client, dataset, problem, cluster))
+        yield from _closing(on_dask(client, dataset, problem, cluster))
     elif cluster.scheduler or cluster.local:
         with connect(cluster) as own:
-            send_module(own, problem)
-            yield from _closing(DaskExecutor(own, dataset, problem, cluster))
+            yield from _closing(on_dask(own, dataset, problem, cluster))
     else:
         yield from _closing(InlineExecutor(dataset, problem))
+
+
+def on_dask(client: Any, dataset: Dataset | MemoryDataset, problem: Problem, cluster: ClusterConfig) -> DaskExecutor:
+    """An executor whose workers have, or get, the module of a user's own problem."""
+
+    def prepare() -> None:
+        send_module(client, problem)
+
+    prepare()
+    return DaskExecutor(client, dataset, problem, cluster, prepare)
 
 
 def check_examples(dataset: Dataset | MemoryDataset, problem: Problem) -> None:

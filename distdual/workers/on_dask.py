@@ -78,12 +78,17 @@ class DaskExecutor:
     """Shards stay in cluster memory where there is room, under Dask's own memory management."""
 
     def __init__(
-        self, client: Any, dataset: Dataset | MemoryDataset, problem: Problem, limits: ClusterConfig | None = None
+        self,
+        client: Any,
+        dataset: Dataset | MemoryDataset,
+        problem: Problem,
+        limits: ClusterConfig | None = None,
+        prepare: Callable[[], None] = lambda: None,
     ) -> None:
+        """`prepare` is called for a scheduler that was started anew, before any task is sent to it."""
         self.client = client
-        self.source: Source | MemoryDataset = (
-            dataset if isinstance(dataset, MemoryDataset) else Source(dataset.location, dataset.fingerprint)
-        )
+        self.prepare = prepare
+        self.source: Source | MemoryDataset = dataset if isinstance(dataset, MemoryDataset) else Source.of(dataset)
         self.first = dataset.first
         self.problem = problem
         self.events: list[str] = []
@@ -96,8 +101,10 @@ class DaskExecutor:
         self.watch = Watch(limits or ClusterConfig(), answered=now, manned=now, progress=now)
         self.looking: Future[Any] | None = None
         self.looked = now
-        self.workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
-        self.watch.look(now, {address: worker["last_seen"] for address, worker in self.workers.items()})
+        about = client.scheduler_info(n_workers=-1)
+        self.scheduler: str = about["id"]
+        self.workers: dict[str, Any] = about["workers"]
+        self.watch.look(now, heartbeats(self.workers))
         room = sum(worker["memory_limit"] or 0 for worker in self.workers.values())
         self.bundle = bundle_size(dataset, self.slots)
         self.loaded: dict[int, Any] | None = {} if 2 * dataset.nbytes <= room else None  # by number of bundle
@@ -140,14 +147,20 @@ class DaskExecutor:
         tasks = [
             Task(name, version, function, [each[0] for each in some], some) for some in chunks(arguments, self.bundle)
         ]
-        flight, results = Flight(), dict[Task, list[Any]]()
+        flight = Flight()
+        self._begin(flight, tasks)
+        return self._in_order(flight, tasks)
+
+    def _in_order(self, flight: Flight, tasks: Sequence[Task]) -> Iterator[Any]:
+        """Results as they are asked for; of a large data set, all of them at once might not fit in our memory."""
+        results: dict[Task, list[Any]] = {}
         try:
-            self._begin(flight, tasks)
-            while flight.tasks:
-                results.update(self._collect(flight, math.inf))
+            for task in tasks:
+                while task not in results:
+                    results.update(self._collect(flight, math.inf))
+                yield from results.pop(task)
         finally:
             self._drop(flight)
-        return (result for task in tasks for result in results[task])
 
     def close(self) -> None:
         self.drop()
@@ -158,7 +171,7 @@ class DaskExecutor:
     def _priced(self, report: ShardReport) -> ShardReport:
         """Reading is paid for once, where a shard stays in memory."""
         if self.loaded is not None and report.shard in self.seen:
-            return report._replace(bytes_read=0, read_seconds=0.0)
+            return report._replace(bytes_read=0, gets=0, read_seconds=0.0)
         self.seen.add(report.shard)
         return report
 
@@ -254,7 +267,8 @@ class DaskExecutor:
     def _drop(self, flight: Flight) -> None:
         if not flight.tasks:
             return
-        self.client.cancel([task.future for task in flight.tasks if task.future is not None])
+        if self.client.status == "running":
+            self.client.cancel([task.future for task in flight.tasks if task.future is not None])
         for task in flight.tasks:
             self.held.end(task.version)
         flight.tasks = set()
@@ -353,19 +367,24 @@ class DaskExecutor:
         if self.looking is not None and self.looking.done():
             looking, self.looking = self.looking, None
             if looking.exception() is None:
-                self._see(now, looking.result()["workers"])
+                self._see(now, looking.result())
+        if self.client.status == "closed":
+            raise ClusterError("the connection to the scheduler was lost, and could not be made again in time")
         if self.looking is None and now - self.looked >= LOOK:
             self.looked = now
             self.looking = self._in_background(self._identity())
-        if self.client.status == "closed":
-            raise ClusterError("the connection to the scheduler was lost, and could not be made again in time")
         self.watch.check(now)
 
     async def _identity(self) -> Any:
         return await self.client.scheduler.identity(n_workers=-1)
 
-    def _see(self, now: float, workers: dict[str, Any]) -> None:
-        change = self.watch.look(now, {address: worker["last_seen"] for address, worker in workers.items()})
+    def _see(self, now: float, about: dict[str, Any]) -> None:
+        if about["id"] != self.scheduler:
+            self.scheduler = about["id"]
+            self.events.append("the scheduler was started anew")
+            self.prepare()
+        workers = about["workers"]
+        change = self.watch.look(now, heartbeats(workers))
         self.workers = {address: worker for address, worker in workers.items() if address not in change.silent}
         self.events += [f"worker {address} joined" for address in change.joined]
         self.events += [f"worker {address} left" for address in change.left]
@@ -378,9 +397,15 @@ class DaskExecutor:
         await self.client.scheduler.unregister(address=address, stimulus_id=f"silent-{self.run}", expected=True)
 
     def _wait_for_worker(self) -> None:
+        self.workers = {}  # what was known of them may be no longer so
         while not self.workers or self.client.status != "running":
-            time.sleep(PAUSE)
+            self.looked = -math.inf
             self._look()
+            time.sleep(PAUSE / 10)
+
+
+def heartbeats(workers: dict[str, Any]) -> dict[str, float]:
+    return {address: worker["last_seen"] for address, worker in workers.items()}
 
 
 def short_of_memory(task: Task, workers: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,19 +16,8 @@ from distdual.workers.folds import Fold
 from distdual.workers.groups import EXAMPLE, SHARD, fingerprints, group_members, sum_members
 from distdual.workers.identity import Identities, are_new, identities
 from distdual.workers.members import Notes
+from distdual.workers.reading import Loaded, Openable, streamed
 from distdual.workers.recent import recent_offenders
-
-
-class Readable(Protocol):
-    """What scans read from: a data set, in storage or in memory."""
-
-    def read(self, number: int, *, check: bool = True) -> tuple[Shard, int]: ...
-
-
-class Openable(Protocol):
-    """What is sent to where scans run."""
-
-    def open(self) -> Readable: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +26,14 @@ class Source:
 
     location: Location
     fingerprint: str
+    n_shards: int
+
+    @staticmethod
+    def of(dataset: Dataset) -> "Source":
+        return Source(dataset.location, dataset.fingerprint, dataset.n_shards)
 
     def open(self) -> Dataset:
-        return open_once(self.location, self.fingerprint)
+        return open_once(self.location, self.fingerprint, self.n_shards)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +63,8 @@ class ShardReport(NamedTuple):
     read_seconds: float
     compute_seconds: float
     ticket: int = 0
+    gets: int = 0
     worker: str = ""  # who made it; "" for this process
-
-
-class Loaded(NamedTuple):
-    """A shard in a worker's memory, and what it cost to read."""
-
-    shard: Shard
-    bytes_read: int
-    read_seconds: float
-
-
-def load_shard(source: Openable, number: int) -> Loaded:
-    begin = time.perf_counter()
-    shard, n_bytes = source.open().read(number)
-    return Loaded(shard, n_bytes, time.perf_counter() - begin)
 
 
 def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> ShardReport:
@@ -115,6 +96,7 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
         loaded.read_seconds,
         time.perf_counter() - begin,
         scan.ticket,
+        loaded.gets,
     )
 
 
@@ -138,4 +120,5 @@ def offending(problem: Problem, shard: Shard, found: Offenders, scan: Scan) -> C
 
 def load_and_scan(source: Openable, problem: Problem, w: Floats, scan: Scan) -> ShardReport:
     """For data that does not fit in memory: read, scan, forget."""
-    return scan_shard(problem, load_shard(source, scan.shard), w, scan)
+    with streamed(source, scan.shard) as loaded:
+        return scan_shard(problem, loaded, w, scan)

@@ -9,7 +9,8 @@ from distdual.data.store import Dataset
 from distdual.problems.base import Problem
 from distdual.problems.completed import Completed
 from distdual.rows import Floats, Int32s
-from distdual.workers.scan import Loaded, Openable, Scan, ShardReport, Source, load_shard, scan_shard
+from distdual.workers.reading import Loaded, Openable, load_shard
+from distdual.workers.scan import Scan, ShardReport, Source, load_and_scan, scan_shard
 
 T = TypeVar("T")
 
@@ -128,8 +129,9 @@ def work_on_shards(works: Works, given: Any, problem: Any, w: Floats) -> list[An
 
 
 def scan_on_worker(given: Any, problem: Problem, w: Floats, scan: Scan) -> ShardReport:
-    loaded = given if isinstance(given, Loaded) else load_shard(given, scan.shard)
-    return scan_shard(problem, loaded, w, scan)._replace(worker=worker_name())
+    kept = isinstance(given, Loaded)
+    report = scan_shard(problem, given, w, scan) if kept else load_and_scan(given, problem, w, scan)
+    return report._replace(worker=worker_name())
 
 
 def worker_name() -> str:

@@ -95,7 +95,7 @@ def test_the_last_convex_problem_is_solved_as_an_independent_solver_does(tmp_pat
     problem, dataset = result.model.problem, distdual.data.store.open_dataset(location(tmp_path))
     rows, margins, groups, capacity = [], [], [], np.zeros(30)
     for s in range(dataset.n_shards):
-        shard, _ = dataset.read(s)
+        shard = dataset.read(s).shard
         for i in range(shard.n_examples):
             every = naive.bag_constraints(problem.problem, shard, i, int(problem.values[shard.first + i]))
             for row, margin, cost in every.values():

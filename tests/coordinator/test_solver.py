@@ -155,3 +155,9 @@ def test_it_goes_on_where_another_run_ended():
 def test_the_gap_of_an_optimum_of_zero_is_zero():
     assert relative_gap(0.0, 0.0) == 0.0
     assert relative_gap(2.0, 1.0) == 0.5
+
+
+def test_a_bound_that_is_no_number_is_no_gap_of_zero():
+    assert np.isnan(relative_gap(np.nan, 1.0))
+    assert np.isnan(relative_gap(1.0, np.nan))
+    assert relative_gap(0.0, 0.0) == 0.0

@@ -60,7 +60,7 @@ def read_back(url: str) -> list[list[tuple[str, set[str]]]]:
     assert isinstance(names, Vocabulary)
     found = []
     for number in range(dataset.n_shards):
-        shard, _ = dataset.read(number)
+        shard = dataset.read(number).shard
         for i in range(shard.n_examples):
             rows = range(shard.tokens[i], shard.tokens[i + 1])
             at = [shard.x.indices[shard.x.indptr[t] : shard.x.indptr[t + 1]] for t in rows]
@@ -144,7 +144,7 @@ def test_hashed_features_need_no_vocabulary(tmp_path: Path) -> None:
     [made] = prepare(put(tmp_path, CHUNKS), tmp_path / "set", "chain", templates={**TABLE, "hash_bits": 6})
     [again] = prepare(put(tmp_path, CHUNKS), tmp_path / "again", "chain", vocabulary=tmp_path / "set")
     assert made.n_features == again.n_features == 64
-    shards = [open_dataset(Location(url)).read(0)[0] for url in (made.url, again.url)]
+    shards = [open_dataset(Location(url)).read(0).shard for url in (made.url, again.url)]
     np.testing.assert_array_equal(shards[0].x.indices, shards[1].x.indices)
     assert not open_dataset(Location(made.url)).texts
     assert open_dataset(Location(made.url)).layout.attributes()["format"] == 2

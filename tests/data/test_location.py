@@ -4,6 +4,7 @@ import contextlib
 import os
 import pickle
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,14 +14,18 @@ import botocore.exceptions
 import numpy as np
 import pytest
 import s3fs
+from numpy.testing import assert_array_equal
 
 from distdual.config import DataConfig
+from distdual.data import fetch
+from distdual.data import location as location_module
 from distdual.data.location import S3_PATIENCE, Location, StorageError, clear_errors, without_secrets
 from distdual.data.shard import Block
 from distdual.data.store import Dataset, open_dataset, open_once
 from distdual.data.write import DatasetWriter, write_dataset
 from distdual.errors import InputError
 from distdual.rows import DenseRows
+from tests.s3_proxy import proxy_of
 from tests.s3_server import BUCKET, S3Server
 
 IMPATIENT = {"config_kwargs": {"connect_timeout": 0.5, "read_timeout": 0.3}}
@@ -113,7 +118,7 @@ class TestFiles:
 
     def test_any_file_system_of_fsspec_will_do(self):
         place = Location("memory://set")
-        assert prepared(place).read(3)[0].n_examples == 4
+        assert prepared(place).read(3).shard.n_examples == 4
         place.remove()
         assert place.is_empty()
 
@@ -281,7 +286,7 @@ class TestWrongHands:
         place = Location(s3.url(), s3.storage_options)
         prepared(place)
         guest = Location(place.url, s3.guest_options)
-        assert open_dataset(guest).read(0)[0].n_examples == 4
+        assert open_dataset(guest).read(0).shard.n_examples == 4
         for attempt in (
             lambda: guest.write("a", b"1"),
             guest.remove,
@@ -290,14 +295,39 @@ class TestWrongHands:
             lambda: write_dataset(Location(s3.url(), s3.guest_options), "binary", [block()]),
         ):
             assert "no permission" in str(failure(attempt, 10, s3.guest_key, s3.guest_secret))
-        assert open_dataset(place).read(0)[0].n_examples == 4
+        assert open_dataset(place).read(0).shard.n_examples == 4
 
     def test_credentials_from_the_environment_work(self, s3, monkeypatch):
         url = s3.url()
         with environment(monkeypatch, s3.endpoint, s3.key, s3.secret):
-            assert prepared(Location(url)).read(0)[0].n_examples == 4
+            assert prepared(Location(url)).read(0).shard.n_examples == 4
         with environment(monkeypatch, s3.endpoint, s3.key, "WRONGWRONG"):
             assert "no permission" in str(failure(lambda: open_dataset(Location(url)), 10, s3.key, "WRONGWRONG"))
+
+    def test_a_profile_works(self, s3, monkeypatch, tmp_path):
+        keys = f"aws_access_key_id = {s3.key}\naws_secret_access_key = {s3.secret}\n"
+        (tmp_path / "credentials").write_text(f"[mine]\n{keys}")
+        options = {"profile": "mine", "client_kwargs": s3.storage_options["client_kwargs"]}
+        with environment(monkeypatch, s3.endpoint, None, None):
+            monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+            assert prepared(Location(s3.url(), options)).read(0).shard.n_examples == 4
+
+    @pytest.mark.parametrize(
+        ("options", "plain"),
+        [
+            ({}, True),
+            ({"max_concurrency": 3, "requester_pays": True, "use_ssl": False}, True),
+            ({"s3_additional_kwargs": {"ACL": "private"}}, False),
+            ({"version_aware": False}, False),
+        ],
+    )
+    def test_settings_that_are_not_known_to_mean_the_same_are_left_to_s3fs(self, s3, options, plain, monkeypatch):
+        place = Location(s3.url(), {**s3.storage_options, **options})
+        data = prepared(place)
+        direct, real = [], fetch.from_s3
+        monkeypatch.setattr(fetch, "from_s3", lambda *given: (direct.append(given), real(*given))[1])
+        assert_array_equal(data.read(1).shard.x.values, block().x.values[4:8])
+        assert bool(direct) == plain
 
     def test_no_credentials_at_all_are_told(self, s3, monkeypatch):
         with environment(monkeypatch, s3.endpoint, None, None):
@@ -307,7 +337,7 @@ class TestWrongHands:
     def test_no_text_and_no_file_shows_a_secret(self, s3, tmp_path):
         place = Location(s3.url(), s3.storage_options)
         data = prepared(place)
-        shown = [repr(place), str(place), repr(data), repr(data.store), repr(data.arrays), repr(place / "a")]
+        shown = [repr(place), str(place), repr(data), repr(data.chunks), repr(place / "a")]
         shown += [repr(DataConfig(url=place.url, storage_options=s3.storage_options))]
         shown += [repr(Location(place.url, s3.storage_options)), repr([place]), f"{place}", f"{place!r}"]
         files = s3.files()
@@ -350,8 +380,58 @@ class TestServerGone:
             assert "is the server up" in str(error)
         assert f"{place}/x/c/1/0" in str(failure(lambda: data.read(1), 15))
         own_s3.start()
-        assert data.read(1)[0].n_examples == 4
-        assert open_once(place, data.fingerprint).read(2)[0].n_examples == 4
+        assert data.read(1).shard.n_examples == 4
+        assert open_once(place, data.fingerprint, data.n_shards).read(2).shard.n_examples == 4
+
+    def test_who_is_patient_waits_for_a_server_that_is_started_again(self, own_s3):
+        place = Location(own_s3.url(), own_s3.storage_options, retry_seconds=120)
+        data = prepared(place)
+        own_s3.kill()
+        again = threading.Timer(3.0, own_s3.start)
+        again.start()
+        begin = time.monotonic()
+        read = data.read(1)
+        again.join()
+        assert time.monotonic() - begin > 2.5
+        assert read.n_gets > len(data.layout.arrays)  # each attempt is one
+        assert_array_equal(read.shard.x.values, block().x.values[4:8])
+        assert place.exists("zarr.json")
+
+    @pytest.mark.parametrize("what", ["a shard", "a file", "a data set in a worker"])
+    def test_a_server_that_asks_to_slow_down_is_asked_again(self, s3, what):
+        with proxy_of(s3) as proxy:
+            place = Location(s3.url(), proxy.storage_options, retry_seconds=60)
+            data = prepared(place)
+            attempt = {
+                "a shard": lambda: data.read(1),
+                "a file": lambda: place.read("zarr.json"),
+                "a data set in a worker": lambda: open_once(place, data.fingerprint, data.n_shards),
+            }[what]
+            proxy.refuse = 20
+            attempt()
+            assert proxy.refuse == 0
+            hasty = open_dataset(place.patient(1.0))
+            proxy.refuse = 10**6
+            assert isinstance(failure(lambda: hasty.read(1), 20, s3.key, s3.secret), StorageError)
+
+    def test_pauses_between_tries_grow_and_end(self, monkeypatch):
+        now, pauses = [0.0], []
+        monkeypatch.setattr(location_module.time, "monotonic", lambda: now[0])
+        monkeypatch.setattr(location_module.time, "sleep", lambda t: (pauses.append(t), now.__setitem__(0, now[0] + t)))
+
+        def fails() -> None:
+            raise OSError(5, "x")
+
+        with pytest.raises(StorageError):
+            Location("s3://b/x", {}, 60.0).patiently("a", fails)
+        assert 45 < sum(pauses) <= 60
+        assert max(pauses) <= 1.5 * location_module.LONGEST_PAUSE
+        assert pauses[0] < 0.2 < pauses[-1]
+        assert 10 < len(pauses) < 40
+
+    def test_a_disk_that_fails_is_told_at_once(self, tmp_path):
+        (tmp_path / "file").write_text("")
+        failure(lambda: Location(str(tmp_path / "file"), {}, 60.0).write("a", b""), 1)
 
     def test_writing_fails_fast_and_can_be_run_again(self, own_s3):
         place = Location(own_s3.url(), own_s3.storage_options)
@@ -380,7 +460,7 @@ class TestServerGone:
         finally:
             os.killpg(own_s3.process.pid, signal.SIGCONT)
         assert isinstance(error, StorageError)
-        assert data.read(1)[0].n_examples == 4
+        assert data.read(1).shard.n_examples == 4
 
     def test_a_server_that_never_was_is_told(self):
         options = {"key": "AKEY", "secret": "ASECRET", "client_kwargs": {"endpoint_url": "http://127.0.0.1:9"}}

@@ -39,7 +39,7 @@ def read(url) -> tuple[np.ndarray, np.ndarray]:
     dataset = open_dataset(Location(str(url)))
     rows, labels = [], []
     for number in range(dataset.n_shards):
-        shard, _ = dataset.read(number)
+        shard = dataset.read(number).shard
         x = shard.x
         if isinstance(x, DenseRows):
             rows.append(x.values)
@@ -113,7 +113,7 @@ def test_arrays_go_the_same_way_as_files(tmp_path, make):
     np.testing.assert_array_equal(x, X)
     np.testing.assert_array_equal(labels, y)
     assert summary.labels == ("no", "yes")
-    shard, _ = open_dataset(Location(str(tmp_path / "dest"))).read(1)
+    shard = open_dataset(Location(str(tmp_path / "dest"))).read(1).shard
     np.testing.assert_array_equal(shard.cost, np.arange(shard.first, shard.first + shard.n_examples))
 
 
@@ -139,7 +139,7 @@ def test_trailing_columns_without_values_count(tmp_path):
 def test_columns_past_2_to_the_31(tmp_path):
     x = sp.csr_array((np.ones(3), np.array([0, 5, 2**31 + 1]), np.array([0, 1, 2, 3])), shape=(3, 2**31 + 5))
     prepare_arrays(x, [1, 0, 1], tmp_path / "dest", "binary")
-    shard, _ = open_dataset(Location(str(tmp_path / "dest"))).read(0)
+    shard = open_dataset(Location(str(tmp_path / "dest"))).read(0).shard
     np.testing.assert_array_equal(shard.x.indices, [0, 5, 2**31 + 1])
 
 

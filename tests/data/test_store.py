@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import zarr
 from numpy.testing import assert_array_equal
-from zarr.storage import FsspecStore, LocalStore
 
 from distdual.data import store
 from distdual.data.layout import ATTRIBUTES, FORMAT
@@ -18,6 +17,7 @@ from distdual.data.store import open_dataset, open_once
 from distdual.data.write import DatasetWriter, write_dataset
 from distdual.errors import InputError
 from distdual.rows import CsrRows, DenseRows, Rows
+from tests.s3_proxy import proxy_of
 
 N, WIDTH = 60, 5
 DENSE_SHARD = 12 * WIDTH * 4  # twelve rows
@@ -78,36 +78,6 @@ ARRAYS = [(False, name) for name in ("x", "y", "cost", "margin")] + [
 ]
 
 
-class Counter:
-    """Counts what is asked of a Zarr store, below our own wrapper."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.gets: list[str] = []
-        self.lists: list[str] = []
-        for kind in (LocalStore, FsspecStore):
-            self._watch_get(monkeypatch, kind)
-            for name in ("list", "list_dir", "list_prefix", "exists"):
-                self._watch_list(monkeypatch, kind, name)
-
-    def _watch_get(self, monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
-        real = kind.get
-
-        async def get(store: Any, key: str, *args: Any, **options: Any) -> Any:
-            self.gets.append(key)
-            return await real(store, key, *args, **options)
-
-        monkeypatch.setattr(kind, "get", get)
-
-    def _watch_list(self, monkeypatch: pytest.MonkeyPatch, kind: Any, name: str) -> None:
-        real = getattr(kind, name)
-
-        def listing(store: Any, *args: Any) -> Any:
-            self.lists.append(name)
-            return real(store, *args)
-
-        monkeypatch.setattr(kind, name, listing)
-
-
 class TestRoundTrip:
     @pytest.mark.parametrize("columns", [False, True], ids=["plain", "cost and margin"])
     @pytest.mark.parametrize("shard_bytes", [1 << 20, DENSE_SHARD], ids=["one shard", "several shards"])
@@ -115,7 +85,7 @@ class TestRoundTrip:
         block = example_block(sparse, columns=columns)
         write(location, block.take(slice(0, 7)), block.take(slice(7, N)), shard_bytes=shard_bytes)
         data = open_dataset(location)
-        shards = [data.read(s)[0] for s in range(data.n_shards)]
+        shards = [data.read(s).shard for s in range(data.n_shards)]
 
         assert (data.n_shards > 3) == (shard_bytes == DENSE_SHARD)
         assert (data.n_examples, data.layout.n_features, data.layout.sparse) == (N, WIDTH, sparse)
@@ -135,17 +105,17 @@ class TestRoundTrip:
         write(location, block, shard_bytes=1)
         data = open_dataset(location)
         assert data.n_shards == 4
-        assert_array_equal(data.read(2)[0].x.values, block.x.values[2:3])
+        assert_array_equal(data.read(2).shard.x.values, block.x.values[2:3])
 
     def test_sizes_are_counted_in_memory_and_in_storage(self, location, sparse):
         write(location, example_block(sparse, columns=True), shard_bytes=DENSE_SHARD)
         data = open_dataset(location)
         shards = [data.read(s) for s in range(data.n_shards)]
         stored = sum(len(location.read(chunk_key(location, spec.name, 0))) for spec in data.layout.arrays)
-        assert data.nbytes == sum(shard.nbytes for shard, _ in shards)
-        assert data.n_values == sum(shard.x.values.size for shard, _ in shards)
-        assert shards[0][1] == stored
-        norms = np.sqrt((matrix_of(shards[1][0].x).astype(np.float64) ** 2).sum(axis=1))
+        assert data.nbytes == sum(read.shard.nbytes for read in shards)
+        assert data.n_values == sum(read.shard.x.values.size for read in shards)
+        assert (shards[0].n_bytes, shards[0].n_gets) == (stored, len(data.layout.arrays))
+        norms = np.sqrt((matrix_of(shards[1].shard.x).astype(np.float64) ** 2).sum(axis=1))
         assert data.largest_norm[1] == pytest.approx(norms.max())
 
     def test_regression_keeps_its_targets(self, location):
@@ -153,7 +123,7 @@ class TestRoundTrip:
         write(location, block, kind="regression", shard_bytes=200)
         data = open_dataset(location)
         assert data.classes == ()
-        assert_array_equal(np.concatenate([data.read(s)[0].y for s in range(data.n_shards)]), block.y)
+        assert_array_equal(np.concatenate([data.read(s).shard.y for s in range(data.n_shards)]), block.y)
 
     def test_a_shard_of_zeros_alone_is_stored_like_any_other(self, location, sparse):
         matrix = np.zeros((24, WIDTH), dtype=np.float32)
@@ -162,7 +132,7 @@ class TestRoundTrip:
         block = Block(rows_of(matrix, sparse), y, np.zeros(24), np.zeros(24))
         write(location, block.take(slice(0, 12)), block.take(slice(12, 24)), shard_bytes=DENSE_SHARD, n_features=WIDTH)
         data = open_dataset(location)
-        found = np.concatenate([matrix_of(data.read(s)[0].x) for s in range(data.n_shards)])
+        found = np.concatenate([matrix_of(data.read(s).shard.x) for s in range(data.n_shards)])
         assert_array_equal(found, matrix)
 
     def test_any_number_of_threads_may_read(self, location):
@@ -173,7 +143,7 @@ class TestRoundTrip:
         data = open_dataset(location)
         with ThreadPoolExecutor(4) as pool:
             read = list(pool.map(lambda s: data.read(s % data.n_shards), range(8 * data.n_shards)))
-        for shard, _ in read:
+        for shard, *_ in read:
             assert_array_equal(shard.x.values, block.x.values[shard.first : shard.first + shard.n_examples])
 
     @pytest.mark.parametrize("compress", [False, True])
@@ -182,7 +152,7 @@ class TestRoundTrip:
         write(location, block, compress=compress)
         data = open_dataset(location)
         assert data.layout.compress is compress
-        assert_array_equal(matrix_of(data.read(0)[0].x), matrix_of(block.x))
+        assert_array_equal(matrix_of(data.read(0).shard.x), matrix_of(block.x))
 
 
 class TestLabels:
@@ -206,7 +176,7 @@ class TestLabels:
         place = Location(str(tmp_path / "set"))
         write(place, Block(DenseRows(np.ones((len(y), 1), dtype=np.float32)), y), kind="multiclass")
         data = open_dataset(place)
-        shard = data.read(0)[0]
+        shard = data.read(0).shard
         spelt = np.array(data.classes)[shard.y].tolist()
         assert data.classes == classes
         assert spelt == [str(int(v)) if isinstance(v, float) and v.is_integer() else str(v) for v in y.tolist()]
@@ -217,7 +187,7 @@ class TestLabels:
         write(place, Block(x, np.array([1, -1])), Block(x, np.array([-1.0, 1.0])), Block(x, np.array([1, -1], "i1")))
         data = open_dataset(place)
         assert data.classes == ("-1", "1")
-        assert_array_equal(data.read(0)[0].y, [1, 0, 0, 1, 1, 0])
+        assert_array_equal(data.read(0).shard.y, [1, 0, 0, 1, 1, 0])
 
 
 class TestFingerprint:
@@ -263,37 +233,19 @@ class TestFingerprint:
 
 
 class TestRequests:
-    def test_a_shard_costs_one_get_an_array_and_nothing_is_listed(self, location, sparse, monkeypatch):
-        write(location, example_block(sparse, columns=True), shard_bytes=DENSE_SHARD)
-        count = Counter(monkeypatch)
-
-        data = open_dataset(location)
-        assert sorted(count.gets) == sorted(["zarr.json", "lengths/c/0/0", "largest_norm/c/0", "checksum/c/0"])
-        count.gets.clear()
-        for s in (2, 0, 2):
-            data.read(s)
-        names = [spec.name for spec in data.layout.arrays]
-        assert sorted(count.gets) == sorted(chunk_key(location, name, s) for s in (2, 0, 2) for name in names)
-        assert count.lists == []
-
-    def test_s3_itself_sees_one_get_an_array_and_no_other_request(self, s3, sparse, monkeypatch):
-        from aiobotocore.client import AioBaseClient
-
-        seen: list[str] = []
-        real = AioBaseClient._make_api_call
-
-        async def call(client: Any, operation: str, params: Any) -> Any:
-            seen.append(operation)
-            return await real(client, operation, params)
-
-        place = Location(s3.url(), s3.storage_options)
-        write(place, example_block(sparse, columns=True), shard_bytes=DENSE_SHARD)
-        monkeypatch.setattr(AioBaseClient, "_make_api_call", call)
-        data = open_dataset(place)
-        assert seen == ["GetObject"] * 4
-        seen.clear()
-        data.read(1)
-        assert seen == ["GetObject"] * len(data.layout.arrays)
+    def test_a_shard_costs_one_get_an_array_and_nothing_else_is_asked(self, s3, sparse):
+        with proxy_of(s3) as proxy:
+            place = Location(s3.url(), proxy.storage_options)
+            write(place, example_block(sparse, columns=True), shard_bytes=DENSE_SHARD)
+            proxy.take()
+            data = open_dataset(place)
+            path = place.url.removeprefix("s3:/")
+            tables = ["zarr.json", "lengths/c/0/0", "largest_norm/c/0", "checksum/c/0"]
+            assert sorted(proxy.take()) == sorted(("GET", f"{path}/{name}") for name in tables)
+            gets = sum(data.read(s).n_gets for s in (2, 0, 2))
+            names = [chunk_key(place, spec.name, s) for s in (2, 0, 2) for spec in data.layout.arrays]
+            assert sorted(proxy.take()) == sorted(("GET", f"{path}/{name}") for name in names)
+            assert gets == len(names)
 
     def test_metadata_does_not_grow_with_the_number_of_shards(self, tmp_path):
         sizes, files = [], []
@@ -347,9 +299,8 @@ class TestHarm:
         data = open_dataset(prepared)
         with pytest.raises(InputError, match=r"shard 0 is not what was prepared: its checksum differs"):
             data.read(0)
-        shard, _ = data.read(0, check=False)
-        assert not data.is_intact(shard)
-        assert data.is_intact(data.read(1, check=False)[0])
+        assert not data.read(0, check=False).intact
+        assert data.read(1, check=False).intact
 
     @pytest.mark.parametrize(
         ("name", "change"),
@@ -431,15 +382,15 @@ class TestOpening:
     def test_a_data_set_that_changed_is_not_opened_for_an_old_run(self, location):
         write(location, example_block(False))
         old = open_dataset(location).fingerprint
-        assert open_once(location, old) is open_once(Location(location.url, location.storage_options), old)
+        assert open_once(location, old, 1) is open_once(Location(location.url, location.storage_options), old, 1)
         store._opened.clear()
         write(location, example_block(False, seed=1), overwrite=True)
         with pytest.raises(InputError, match="the data set has changed since the run began"):
-            open_once(location, old)
+            open_once(location, old, 1)
 
     def test_a_data_set_that_changes_while_open_is_noticed_at_the_next_shard(self, location):
         write(location, example_block(False))
-        data = open_once(location, open_dataset(location).fingerprint)
+        data = open_once(location, open_dataset(location).fingerprint, 1)
         write(location, example_block(False, seed=1), overwrite=True)
         with pytest.raises(InputError, match="shard 0 is not what was prepared: its checksum differs"):
             data.read(0)
@@ -448,7 +399,7 @@ class TestOpening:
         for k in range(store.KEPT_OPEN + 2):
             place = Location(str(tmp_path / str(k)))
             write(place, example_block(False, seed=k))
-            open_once(place, open_dataset(place).fingerprint)
+            open_once(place, open_dataset(place).fingerprint, 1)
         assert len(store._opened) == store.KEPT_OPEN
 
     def test_a_location_can_be_sent_to_a_worker(self, location):

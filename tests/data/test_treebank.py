@@ -31,7 +31,7 @@ def trees_in(location: Location | str) -> list[str]:
     data = open_dataset(location if isinstance(location, Location) else Location(location))
     grammar, found = read_grammar(data.texts["grammar"]), []
     for s in range(data.n_shards):
-        shard, _ = data.read(s)
+        shard = data.read(s).shard
         for i in range(shard.n_examples):
             words = shard.runs["text"].of(i).tobytes().decode().split(" ")
             assert len(words) == shard.tokens[i + 1] - shard.tokens[i]
@@ -49,7 +49,7 @@ def test_trees_come_back_from_the_data_set(location, tmp_path):
     assert data.layout.attributes()["format"] == 3
     assert trees_in(location) == lines
     assert data.layout.n_features == len(data.texts["vocabulary"].splitlines())
-    tags = [data.classes[code] for k in range(data.n_shards) for code in data.read(k)[0].y]
+    tags = [data.classes[code] for k in range(data.n_shards) for code in data.read(k).shard.y]
     assert tags == [tag for line in lines for tag in re.findall(r"\((\S+) [^\s()]+\)", line)]
 
 
@@ -86,7 +86,7 @@ def test_a_test_set_is_prepared_with_the_grammar_of_the_training_set(tmp_path):
     prepare(write(tmp_path, new), tmp_path / "test", "cfg", grammar=str(tmp_path / "train"))
     train, test = (open_dataset(Location(str(tmp_path / part))) for part in ("train", "test"))
     assert dict(train.texts) == dict(test.texts)
-    shard, _ = test.read(0)
+    shard = test.read(0).shard
     grammar = read_grammar(test.texts["grammar"])
     assert shard.runs["tree"].of(0)[0] != OUTSIDE
     spans = shard.runs["tree"].of(1)[1:].reshape(-1, 3).tolist()
@@ -153,7 +153,7 @@ def test_sequences_without_trees_are_no_data_for_parsing(tmp_path):
 
 def test_runs_are_shuffled_on_disk_with_their_examples(tmp_path):
     prepare(write(tmp_path, planted(4, 50)), tmp_path / "data", "cfg")
-    shard, _ = open_dataset(Location(str(tmp_path / "data"))).read(0)
+    shard = open_dataset(Location(str(tmp_path / "data"))).read(0).shard
     block = Block(shard.x, shard.y, None, None, shard.tokens, shard.runs)
     parts = list(shuffle([block.take(slice(k, k + 5)) for k in range(0, 50, 5)], seed=1, budget_bytes=500))
     pairs = [
@@ -168,7 +168,7 @@ def test_runs_are_shuffled_on_disk_with_their_examples(tmp_path):
 
 def test_a_piece_of_a_shard_has_its_own_runs(tmp_path):
     prepare(write(tmp_path, planted(5, 20)), tmp_path / "data", "cfg")
-    shard, _ = open_dataset(Location(str(tmp_path / "data"))).read(0)
+    shard = open_dataset(Location(str(tmp_path / "data"))).read(0).shard
     piece = shard.piece(5, 9)
     for name, column in shard.runs.items():
         assert isinstance(piece.runs[name], Runs)

@@ -85,7 +85,7 @@ class TestWholeOrNotThere:
             open_dataset(location)
         ((name, content),) = last
         location.write(name, content)
-        assert [open_dataset(location).read(s)[0].n_examples for s in range(4)] == [2, 2, 2, 2]
+        assert [open_dataset(location).read(s).shard.n_examples for s in range(4)] == [2, 2, 2, 2]
 
     def test_a_writer_killed_at_any_moment_leaves_nothing_that_opens_and_can_be_run_again(self, here, tmp_path):
         code = f"""
@@ -220,7 +220,7 @@ class TestRefused:
 
     def test_a_negative_margin_and_a_zero_cost_are_fine(self, here, block_of):
         write_dataset(here, "binary", [block_of(cost=np.zeros(8), margin=np.full(8, -1.0))])
-        assert_array_equal(open_dataset(here).read(0)[0].margin, np.full(8, -1.0))
+        assert_array_equal(open_dataset(here).read(0).shard.margin, np.full(8, -1.0))
 
     def test_a_label_that_is_no_number(self, here):
         y = np.array([0.0, 1, 0, np.nan, 0, 1, 0, 1])
@@ -292,7 +292,7 @@ class TestCutting:
     def test_columns_may_come_in_any_order_within_a_row(self, here):
         x = CsrRows(np.array([0, 2, 3]), np.array([2, 0, 1], dtype=np.int32), np.array([5, 6, 7], dtype=np.float32))
         write_dataset(here, "binary", [Block(x, np.array([0, 1]))])
-        assert_array_equal(open_dataset(here).read(0)[0].x.indices, [2, 0, 1])
+        assert_array_equal(open_dataset(here).read(0).shard.x.indices, [2, 0, 1])
 
     def test_rows_without_values_need_little_room(self, here):
         n = 4000
@@ -305,12 +305,12 @@ class TestCutting:
     def test_rows_that_are_all_empty_make_a_data_set_of_no_features(self, here):
         x = CsrRows(np.zeros(5, dtype=np.int64), np.zeros(0, "i4"), np.zeros(0, "f4"))
         write_dataset(here, "binary", [Block(x, np.arange(4) % 2)])
-        assert (open_dataset(here).layout.n_features, open_dataset(here).read(0)[0].n_examples) == (0, 4)
+        assert (open_dataset(here).layout.n_features, open_dataset(here).read(0).shard.n_examples) == (0, 4)
 
     def test_a_shard_is_as_large_as_was_asked_for(self, here, block_of):
         write_dataset(here, "binary", [block_of(100)] * 5, shard_bytes=600)
         data = open_dataset(here)
-        sizes = [sum(part.nbytes for part in data.read(s)[0].x) for s in range(data.n_shards - 1)]
+        sizes = [sum(part.nbytes for part in data.read(s).shard.x) for s in range(data.n_shards - 1)]
         assert min(sizes) > 300
         assert max(sizes) <= 1200
 
@@ -353,7 +353,7 @@ class TestCutting:
         x = CsrRows(np.array([0, 1, 2]), np.array([1, 2**31 + 5]), np.ones(2, dtype=np.float32))
         write_dataset(here, "binary", [Block(x, np.array([0, 1]))])
         data = open_dataset(here)
-        assert_array_equal(data.read(0)[0].x.indices, [1, 2**31 + 5])
+        assert_array_equal(data.read(0).shard.x.indices, [1, 2**31 + 5])
         assert data.layout.n_features == 2**31 + 6
 
     def test_a_large_shard_can_be_written(self, here):

@@ -70,7 +70,7 @@ def test_sparse_shards_travel_without_the_values_of_others(client: Any) -> None:
     data = memory.in_memory(x, np.arange(1000) % 2)
     assert data.n_shards > 10
     assert sum(len(pickle.dumps(data.only(s))) for s in range(data.n_shards)) < 2 * data.nbytes
-    alone = data.only(3).open().read(3)[0]
+    alone = data.only(3).open().read(3).shard
     np.testing.assert_array_equal(alone.x.values, x[data.first[3] : data.first[4]].data)
     assert data.nbytes < 2 * (x.data.nbytes + x.indices.nbytes + x.indptr.nbytes)
 

@@ -1,6 +1,10 @@
 """Jobs whose workers are killed, retired or broken, time and again."""
 
+import contextlib
+import os
 import random
+import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +19,9 @@ from distdual.errors import InputError
 from distdual.jobs.submit import LOST, submit
 from distdual.model import load_model
 from tests.build import examples, write
-from tests.jobs.test_submit import ENDLESS, checkpoint_of, config, kill_coordinator, left_behind
+from tests.jobs.test_submit import ENDLESS, HARD, checkpoint_of, config, kill_coordinator, left_behind, pid_of
 from tests.processes import dask_cluster, wait_until
-from tests.shell import environment
+from tests.shell import PROGRAMS, environment
 
 pytestmark = pytest.mark.slow
 
@@ -29,12 +33,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write(tmp_path_factory.mktemp("data") / "set", examples(0, 3000, 40, flip=0.2), n_shards=4).url
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with (
-        dask_cluster(tmp_path_factory.mktemp("cluster"), workers=2) as address,
-        Client(address, set_as_default=False) as found,
-    ):
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with dask_cluster(tmp_path, workers=2) as address, Client(address, set_as_default=False) as found:
+        found.wait_for_workers(2, timeout=60)
         yield found
 
 
@@ -50,7 +52,6 @@ def test_kills_at_random_moments_change_nothing(
     seed: int, client: Client, data: str, whole: distdual.Result, tmp_path: Path
 ) -> None:
     rng, model = random.Random(seed), tmp_path / "model"
-    wait_until(lambda: len(client.scheduler_info()["workers"]) == 2, "two workers")
     job = submit(config(data, model, solver=LONG, checkpoint_every=0.2), client)
     lowers = []
     for kill in range(rng.randint(1, 3)):  # Dask allows for three
@@ -73,7 +74,6 @@ def test_kills_at_random_moments_change_nothing(
 def test_a_worker_that_is_retired_hands_its_job_on(
     client: Client, data: str, whole: distdual.Result, tmp_path: Path
 ) -> None:
-    wait_until(lambda: len(client.scheduler_info()["workers"]) == 2, "two workers")
     job = submit(config(data, tmp_path / "model", solver=LONG, checkpoint_every=0.2), client)
     worker = wait_until(lambda: (r := job.record()).progress and r.worker, "a round")
     client.retire_workers([worker])
@@ -94,8 +94,51 @@ def test_a_job_that_kills_every_worker_fails_and_can_be_resumed(client: Client, 
     with pytest.raises(RuntimeError, match="submit it again with --resume"):
         job.result()
     saved = checkpoint_of(model)
-    again = submit(config(data, model), client, resume=True)
+    again = submit(config(data, model, solver=HARD), client, resume=True)
     assert again.result(60)["lower"] >= saved["lower"]
+
+
+@pytest.mark.timeout(300)
+def test_a_worker_that_hangs_and_wakes_up_again_disturbs_nobody(
+    data: str, whole: distdual.Result, tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    env = environment(DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL="10s")
+    with dask_cluster(tmp_path, workers=2, env=env) as address, Client(address, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=60)
+        job = submit(config(data, model, solver={**ENDLESS, "C": LONG["C"]}, checkpoint_every=0.1), client)
+        wait_until(lambda: checkpoint_of(model), "a checkpoint")
+        process = pid_of(client, job)
+        os.kill(process, signal.SIGSTOP)
+        lower = checkpoint_of(model)["lower"]
+        record = wait_until(lambda: (r := job.record()).attempt == 2 and r.progress and r, "another attempt", 120)
+        with contextlib.suppress(ProcessLookupError):  # its nanny may have ended it
+            os.kill(process, signal.SIGCONT)
+        time.sleep(5)
+        assert job.record().attempt == 2
+        job.cancel()
+        assert job.wait(60).state == "cancelled"
+        assert checkpoint_of(model)["lower"] >= max(lower, record.progress["lower"])
+        again = submit(config(data, model, solver=LONG), client, resume=True)
+        assert again.result(120)["certified"]
+    assert distdual.verify(str(model)).certified
+
+
+@pytest.mark.timeout(300)
+def test_who_follows_a_job_is_told_that_the_scheduler_has_ended(client: Client, data: str, tmp_path: Path) -> None:
+    job = submit(config(data, tmp_path / "model", solver=ENDLESS), client)
+    address, scheduler = client.scheduler.address, client.run_on_scheduler(os.getpid)
+    command = [PROGRAMS / "distdual", "logs", job.id, "--follow", "--scheduler", address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8") as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            os.kill(scheduler, signal.SIGKILL)
+            _, err = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    assert process.returncode == 2
+    assert err == f"distdual: {address}: the scheduler no longer answers (OSError)\n"
 
 
 @pytest.mark.timeout(300)

@@ -221,7 +221,7 @@ def test_a_forged_key_that_names_no_output_proves_nothing(model):
 def test_predictions_are_labels_and_have_a_score(model, data, tmp_path, capsys):
     found = distdual.predict(model, data, problem=NAME)
     assert set(found.labels) <= set(CLASSES)
-    shard, _ = open_dataset(Location(data)).read(0)
+    shard = open_dataset(Location(data)).read(0).shard
     problem = mine.PlainMulticlass(n_features=4, classes=CLASSES)
     w = distdual.load_model(Location(model), NAME).w
     np.testing.assert_array_equal(np.array(CLASSES)[problem.predict(w, shard)], found.labels[: shard.n_examples])

@@ -82,7 +82,7 @@ def scans(dataset, version=0):
 
 def expected(dataset, w, version=0, problem=PROBLEM):
     """What one thread finds, shard by shard."""
-    source = Source(dataset.location, dataset.fingerprint)
+    source = Source.of(dataset)
     return [load_and_scan(source, problem, w, scan) for scan in scans(dataset, version)]
 
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from distdual.problems.binary import Binary
 from distdual.rows import DenseRows
 from distdual.workers.folds import Fold, folds_of
-from distdual.workers.scan import Loaded, Scan, scan_shard
+from distdual.workers.reading import Loaded
+from distdual.workers.scan import Scan, scan_shard
 from tests import naive
 from tests.build import CLASSES, compiling, examples, shard_of
 

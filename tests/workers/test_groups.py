@@ -16,7 +16,8 @@ from distdual.workers import groups
 from distdual.workers.groups import ALL, SHARD, Members, grain_of, group_members, groups_of, name_of, sum_rows
 from distdual.workers.identity import identities
 from distdual.workers.members import pack, unpack
-from distdual.workers.scan import Loaded, Scan, scan_shard
+from distdual.workers.reading import Loaded
+from distdual.workers.scan import Scan, scan_shard
 from tests import naive
 from tests.build import CLASSES, compiling, examples, python_kernels, rows_of, shard_of
 

@@ -9,8 +9,9 @@ from distdual.problems.multiclass import Multiclass
 from distdual.workers import recent
 from distdual.workers.groups import group_members
 from distdual.workers.members import Notes
+from distdual.workers.reading import Loaded
 from distdual.workers.recent import find_violations, recent_offenders
-from distdual.workers.scan import Loaded, Scan, scan_shard
+from distdual.workers.scan import Scan, scan_shard
 from tests import naive
 from tests.build import examples, rows_of, shard_of
 

@@ -12,7 +12,8 @@ from distdual.errors import InputError
 from distdual.problems.base import Keys
 from distdual.problems.binary import Binary
 from distdual.workers.identity import identities, mix_identities
-from distdual.workers.scan import Loaded, Scan, Source, load_and_scan, load_shard, scan_shard
+from distdual.workers.reading import Loaded, load_shard
+from distdual.workers.scan import Scan, Source, load_and_scan, scan_shard
 from tests import naive
 from tests.build import CLASSES, compiling, examples, shard_of, write
 from tests.problems.contract import assert_same_constraints
@@ -82,7 +83,7 @@ def test_a_bad_feature_is_an_error_that_names_shard_and_row(sparse, value):
 @shards
 def test_reading_and_scanning_at_once_is_the_same_as_one_after_the_other(sparse, tmp_path):
     dataset = open_dataset(write(tmp_path / "set", MADE, sparse=sparse, n_shards=3))
-    source = Source(dataset.location, dataset.fingerprint)
+    source = Source.of(dataset)
     for number in range(dataset.n_shards):
         task = Scan(number, 0, NOTHING)
         kept = scan_shard(PROBLEM, load_shard(source, number), W, task)
@@ -95,7 +96,7 @@ def test_reading_and_scanning_at_once_is_the_same_as_one_after_the_other(sparse,
 def test_a_data_set_that_changed_under_the_run_is_not_read(tmp_path):
     location = write(tmp_path / "set", MADE)
     with pytest.raises(InputError, match="has changed since the run began"):
-        load_shard(Source(location, "0123"), 0)
+        load_shard(Source(location, "0123", 1), 0)
 
 
 constraint_names = st.lists(

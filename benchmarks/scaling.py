@@ -1,0 +1,101 @@
+"""What do workers, shards, S3 and asynchrony change? Training on a local Dask cluster, data in storage.
+
+Starting the cluster is timed apart; so is the first run, in which workers load kernels and read their shards.
+"""
+
+import contextlib
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import distdual
+from benchmarks.datasets.covtype import two_classes
+from benchmarks.datasets.ocr import ocr
+from benchmarks.table import Table
+from distdual.config import ClusterConfig, LocalCluster, SolverConfig
+from distdual.data.location import Location
+from distdual.data.prepare import prepare_arrays
+from distdual.errors import InputError
+from distdual.workers.cluster import connect
+
+COLUMNS = ["data", "setting", "seconds", "fastest", "slowest", "first run", "passes", "oracle calls", "gap"]
+SHARDS = (8, 32, 128)
+OCR = ({"kind": "chain", "boundaries": False}, {"C": 0.1, "gap": 1e-2})
+COVTYPE = ({"kind": "binary"}, {"C": 0.01, "gap": 1e-3})
+
+
+def scaling(folder: Path, scratch: Path, repeat: int) -> list[Table]:
+    repeat = min(repeat, 3)
+    ocr(folder, scratch)  # writes scratch/ocr/train
+    letters = Location(str(scratch / "ocr" / "train"))
+    x, y, _, _ = two_classes(folder)
+    covers = {n: stored(x, y, Location(str(scratch / f"covtype-{n}")), n) for n in SHARDS}
+    rows, starts = [], []
+    for workers in (1, 2):
+        begin = time.perf_counter()
+        with connect(ClusterConfig(local=LocalCluster(workers=workers))) as client:
+            starts.append(f"{workers}: {time.perf_counter() - begin:.1f} s")
+            plan: list[tuple[str, str, Location, Any, dict[str, Any]]] = [
+                ("OCR letters", f"{workers} worker(s)", letters, OCR, {}),
+                ("covtype", f"{workers} worker(s), 32 shards", covers[32], COVTYPE, {}),
+            ]
+            if workers == 2:
+                plan += [("covtype", f"{n} shards", covers[n], COVTYPE, {}) for n in SHARDS if n != 32]
+                plan += asynchronous(letters, covers[32])
+            rows += [measured(client, scratch, repeat, *each) for each in plan]
+            if workers == 2:
+                with s3_server() as server:
+                    place = stored(x, y, Location(server.url(), server.storage_options), 32)
+                    told = ("covtype", "32 shards on S3", place, COVTYPE, {})
+                    rows.append(measured(client, scratch, repeat, *told))
+    note = f"Two workers unless said, medians of {repeat}. Starting a cluster, by workers: {', '.join(starts)}."
+    return [Table("cluster", "Training on a local Dask cluster", COLUMNS, rows, note)]
+
+
+def stored(x: Any, y: Any, place: Location, n_shards: int) -> Location:
+    prepare_arrays(x, y, place, "binary", shard_bytes=x.nbytes // n_shards + 4096)
+    return place
+
+
+def asynchronous(letters: Location, covers: Location) -> list[tuple[str, str, Location, Any, dict[str, Any]]]:
+    try:
+        SolverConfig(mode="async")
+    except InputError:
+        return []
+    told = {"mode": "async"}
+    return [("OCR letters", "asynchronous", letters, OCR, told), ("covtype", "asynchronous", covers, COVTYPE, told)]
+
+
+def measured(
+    client: Any, scratch: Path, repeat: int, name: str, setting: str, place: Location, what: Any, more: dict[str, Any]
+) -> list[Any]:
+    problem, solver = what
+    config = {
+        "data": {"url": place.url, "storage_options": dict(place.storage_options)},
+        "problem": problem,
+        "solver": {**solver, **more},
+        "output": {"url": str(scratch / "model"), "overwrite": True},
+    }
+    taken = []
+    for _ in range(repeat + 1):
+        begin = time.perf_counter()
+        proven = distdual.train(config, client).certificate
+        taken.append(time.perf_counter() - begin)
+    first, *rest = (round(seconds, 3) for seconds in taken)
+    middle = statistics.median(rest)
+    figures = [proven["passes"], proven["oracle_calls"], float(f"{proven['gap']:.2g}")]
+    return [name, setting, middle, min(rest), max(rest), first, *figures]
+
+
+@contextlib.contextmanager
+def s3_server() -> Iterator[Any]:
+    """A real S3 server on loopback, as the tests have it."""
+    from tests.s3_server import S3Server
+
+    server = S3Server()
+    try:
+        yield server.start()
+    finally:
+        server.close()

@@ -1,0 +1,140 @@
+"""How does a worker read the next shards while it computes on this one?
+
+A task that has to read leaves the worker's slot for the time being (Dask's `secede`), so that the next task can begin
+to read as well. Room for shards that are read or about to be is limited, and no more tasks compute at a time than the
+worker has threads. So every shard is read by the task that needs it, once, and nobody has to guess which is next.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+from distdual.data.shard import Read, Shard
+
+ROOM_BYTES = 256 << 20  # of shards in a process that streams; one more than are computed on is always let in
+MOST_AHEAD = 8  # shards beyond those that are computed on, however small they are
+
+
+class Readable(Protocol):
+    """What scans read from: a data set, in storage or in memory."""
+
+    @property
+    def shard_bytes(self) -> int: ...
+
+    def read(self, number: int, *, check: bool = True) -> Read: ...
+
+
+class Openable(Protocol):
+    """What is sent to where scans run."""
+
+    def open(self) -> Readable: ...
+
+
+class Loaded(NamedTuple):
+    """A shard in a worker's memory, and what it cost to read."""
+
+    shard: Shard
+    bytes_read: int
+    read_seconds: float
+    gets: int = 0
+    intact: bool = True  # False if it is not what was prepared
+
+    def paid(self) -> "Loaded":
+        """The same, when it need not be read again."""
+        return self._replace(bytes_read=0, gets=0, read_seconds=0.0)
+
+
+class Turns:
+    """Who may read and who may compute, among the tasks of one worker."""
+
+    def __init__(self, n_threads: int) -> None:
+        self.n_threads = n_threads
+        self.computing = threading.Semaphore(n_threads)
+        self.changed = threading.Condition()
+        self.n_shards = 0
+        self.n_bytes = 0
+
+    @contextlib.contextmanager
+    def room(self, n_bytes: int) -> Iterator[None]:
+        """Wait until another shard of this size may be in memory."""
+        with self.changed:
+            self.changed.wait_for(lambda: self._fits(n_bytes))
+            self._count(1, n_bytes)
+        try:
+            yield
+        finally:
+            with self.changed:
+                self._count(-1, -n_bytes)
+                self.changed.notify_all()
+
+    def _fits(self, n_bytes: int) -> bool:
+        ahead = self.n_shards - self.n_threads
+        return ahead < 1 or (ahead < MOST_AHEAD and self.n_bytes + n_bytes <= ROOM_BYTES)
+
+    def _count(self, shards: int, n_bytes: int) -> None:
+        self.n_shards += shards
+        self.n_bytes += n_bytes
+
+
+def load_shard(source: Openable, number: int) -> Loaded:
+    """Read a shard that is to stay in memory; the worker goes on with other tasks meanwhile."""
+    with reading(source, number, check=True) as (loaded, _):
+        return loaded
+
+
+@contextlib.contextmanager
+def streamed(source: Openable, number: int, *, check: bool = True) -> Iterator[Loaded]:
+    """Read a shard in turn, compute on it in turn, and forget it."""
+    with reading(source, number, check=check) as (loaded, turns), turns.computing:
+        yield loaded
+
+
+@contextlib.contextmanager
+def reading(source: Openable, number: int, *, check: bool) -> Iterator[tuple[Loaded, Turns]]:
+    data = source.open()
+    worker = this_worker()
+    turns = turns_of(worker)
+    with turns.room(data.shard_bytes):
+        if worker is not None and data.shard_bytes:
+            leave_slot()
+        begin = time.perf_counter()
+        read = data.read(number, check=check)
+        yield Loaded(read.shard, read.n_bytes, time.perf_counter() - begin, read.n_gets, read.intact), turns
+
+
+_turns: "weakref.WeakKeyDictionary[Any, Turns]" = weakref.WeakKeyDictionary()
+_here = Turns(os.cpu_count() or 1)  # of threads that belong to no Dask worker
+_lock = threading.Lock()
+
+
+def turns_of(worker: Any) -> Turns:
+    if worker is None:
+        return _here
+    with _lock:
+        return _turns.setdefault(worker, Turns(worker.state.nthreads))
+
+
+def this_worker() -> Any:
+    """The Dask worker whose task this is; None outside of one."""
+    if "distributed" not in sys.modules:  # nobody can have started one
+        return None
+    from distributed import get_worker
+
+    try:
+        return get_worker()
+    except ValueError:
+        return None
+
+
+def leave_slot() -> None:
+    """Once a task, however many shards it reads."""
+    from distributed import secede
+    from distributed.threadpoolexecutor import thread_state
+
+    if getattr(thread_state, "proceed", False):
+        secede()
