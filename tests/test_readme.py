@@ -73,9 +73,9 @@ def test_files_that_the_readme_speaks_of_are_there(name: str) -> None:
     for path in re.findall(r"`((?:configs|jobs|benchmarks)/[\w./]*)`", README):
         assert (ROOT / path).exists(), path
     for path in re.findall(r"\]\(([\w./-]+)\)", README):
-        assert (ROOT / path).exists(), path
+        assert (ROOT / path).exists() or path == "docs/benchmarks.md", path  # which the benchmarks write
 
 
 def test_every_page_of_the_documentation_is_linked() -> None:
     linked = set(re.findall(r"\]\(docs/([\w-]+\.md)\)", README))
-    assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md", "benchmarks.md"} == linked
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"} <= linked
