@@ -12,10 +12,7 @@ from distdual.config import DUALS, MODES, PRUNES, SCHEDULES, SLACKS, Config
 from distdual.fields import fields_of
 
 SHELLS = ("bash", "zsh", "fish")
-# Problems are imported with their kernels, which takes longer than anyone waits for a Tab.
-KINDS = ("binary", "multiclass", "regression", "chain", "cfg", "latent", "latent_multiclass")
 CHOICES: dict[str, Sequence[str]] = {
-    "problem.kind": KINDS,
     "solver.schedule": SCHEDULES,
     "solver.slack": SLACKS,
     "solver.prune": PRUNES,
@@ -61,7 +58,7 @@ def complete_path(_: click.Context, __: click.Parameter, incomplete: str) -> lis
 
 
 def complete_kind(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(kind) for kind in KINDS if kind.startswith(incomplete)]
+    return [CompletionItem(kind) for kind in kinds() if kind.startswith(incomplete)]
 
 
 def complete_setting(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -77,10 +74,19 @@ def complete_setting(_: click.Context, __: click.Parameter, incomplete: str) -> 
 def choices(name: str) -> Sequence[str]:
     section, _, key = name.partition(".")
     owner = typing.get_type_hints(Config).get(section)
+    if name == "problem.kind":
+        return kinds()
     if name in CHOICES:
         return [f"{word}{colon}" for word, colon, _ in (choice.partition(":") for choice in CHOICES[name])]
     switches = [field.name for field in fields_of(owner) if field.hint is bool] if owner else []
     return ("true", "false") if key in switches else ()
+
+
+def kinds() -> Sequence[str]:
+    """Problems are imported with their kernels, which takes a second; only who asks for one waits for it."""
+    from distdual.problems.load import KINDS
+
+    return list(KINDS)
 
 
 def config_keys(cls: Any, prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -37,7 +37,7 @@ def quickstart_output() -> Block:
     return next(block for block in BLOCKS if block.language == "text")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_every_block_runs(tmp_path: Path, s3: S3Server) -> None:
     """In order, in one folder, as a reader would; with this interpreter's programs in place of .venv's."""
     for name in ("configs", "jobs"):
