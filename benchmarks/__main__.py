@@ -71,7 +71,8 @@ def measure(folder: Path, names: list[str], repeat: int) -> dict[str, Any]:
             tell(f"{name}: {case}")
             with tempfile.TemporaryDirectory(prefix="distdual-benchmark-") as scratch:
                 made = CASES[case](folder, Path(scratch))
-                found = race(made, folder, repeat, probed(folder, made.kind, suite.peers, known))
+                peers = probed(folder, made.kind, suite.peers, known)
+                found = race(made, folder, repeat, peers, suite.patience)
             races.append({**found, **stamp, "load": machine.load()})
         for each in suite.measurements:
             tell(f"{name}: {each.__name__}")

@@ -17,7 +17,6 @@ from benchmarks.solvers import PEERS, Peer, ours
 REFERENCE = 1e-2  # the reference run is to prove this share of the gap, so that L is as good as the optimum
 REFERENCE_SECONDS = 20.0
 LIMIT = 40.0  # seconds that a peer gets for all tries on a case
-PATIENCE = 20.0  # seconds that repetitions of a slow peer may take together
 PROBE_SECONDS = 120.0
 
 
@@ -34,8 +33,11 @@ def probe(folder: Path, peer: Peer, tiny: dict[str, str]) -> str:
     return "" if points else f"installed, but it does not run: {why}"
 
 
-def race(case: Case, folder: Path, repeat: int, peers: Mapping[str, str]) -> dict[str, Any]:
-    """One case as the record keeps it; `peers` are those that take part, with what is wrong with them, if anything."""
+def race(case: Case, folder: Path, repeat: int, peers: Mapping[str, str], patience: float = 20.0) -> dict[str, Any]:
+    """One case as the record keeps it; `peers` are those that take part, with what is wrong with them, if anything.
+
+    Repetitions of a slow peer may take `patience` seconds together.
+    """
     objective = Objective(case)
     first = {gap: ours.solve(case, gap) for gap in case.gaps}
     objective.judge(ours.solution(first[case.gap].outcome))
@@ -45,7 +47,7 @@ def race(case: Case, folder: Path, repeat: int, peers: Mapping[str, str]) -> dic
         name: Tries([], None, why) if why else tried(case, PEERS[name], objective, folder)
         for name, why in peers.items()
     }
-    times = interleaved(case, found, repeat)
+    times = interleaved(case, found, repeat, patience)
     lines = [own_line(case, gap, first[gap], times, objective, reference) for gap in case.gaps]
     lines += [peer_line(name, found[name], times.get(name, [])) for name in found]
     data = objective.data
@@ -71,14 +73,14 @@ def tried(case: Case, peer: Peer, objective: Objective, folder: Path) -> Tries:
         )
 
 
-def interleaved(case: Case, found: dict[str, Tries], repeat: int) -> dict[str, list[float]]:
+def interleaved(case: Case, found: dict[str, Tries], repeat: int, patience: float) -> dict[str, list[float]]:
     """Seconds of each solver, one after the other in every repetition; slow ones leave out the last of these."""
     runs: dict[str, Callable[[], Any]] = {own_name(case, gap): partial(ours.solve, case, gap) for gap in case.gaps}
     often = dict.fromkeys(runs, repeat)
     for name, its in found.items():
         if its.best is None or PEERS[name].apart or case.apart:
             continue
-        often[name] = min(repeat, int(PATIENCE / its.best.seconds))
+        often[name] = min(repeat, int(patience / its.best.seconds))
         if often[name]:
             runs[name] = partial(PEERS[name].ready(case), its.best.effort)
     times: dict[str, list[float]] = {name: [] for name in runs}

@@ -23,7 +23,7 @@ import numpy as np
 
 import distdual
 from benchmarks.case import need
-from benchmarks.datasets.covtype import N_TRAIN, arrays, two_classes
+from benchmarks.datasets.covtype import parts, two_classes
 from benchmarks.machine import memory
 from distdual.data.prepare import prepare_arrays
 from distdual.training import Result
@@ -72,8 +72,8 @@ def bench_covtype(folder: Path, scratch: str, seconds: float) -> None:
 
 
 def bench_covtype7(folder: Path, scratch: str, seconds: float) -> None:
-    x, y = arrays(folder)
-    prepare_arrays(x[:N_TRAIN], y[:N_TRAIN], f"{scratch}/covtype7", "multiclass")
+    x, y, _, _ = parts(folder)
+    prepare_arrays(x, y, f"{scratch}/covtype7", "multiclass")
     cases = slacks("auto", "block:64", "block:512", "shard", "all")
     problem = {"kind": "multiclass", "bias": 1.0}
     table(scratch, "covtype7", problem, cases, C=0.19, gap=1e-2, max_seconds=seconds)

@@ -20,6 +20,8 @@ class Suite:
     """Those that take part; all that can solve the problem if not given."""
 
     measurements: tuple[Measurement, ...] = ()
+    patience: float = 20.0
+    """Seconds that the repetitions of a slow peer may take together."""
 
 
 SUITES = {
@@ -34,6 +36,7 @@ SUITES = {
         cases=("covtype", "mnist", "imdb", "mnist10-0.01", "mnist10-1", "ocr"),
         peers=("LinearSVC", "snapml", "crfsuite lbfgs"),
         measurements=(micro, growth),
+        patience=60.0,
     ),
     "tiny": Suite(cases=("tiny", "tiny3", "line", "links")),
 }

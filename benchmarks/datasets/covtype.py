@@ -12,8 +12,6 @@ from distdual.data.memory import in_memory
 from distdual.problems.binary import Binary
 from distdual.problems.multiclass import Multiclass
 
-N_TRAIN = 522_911
-
 
 def arrays(folder: Path) -> tuple[Any, Any]:
     """All rows, shuffled and standardised, and their classes, 1 to 7."""
@@ -24,14 +22,22 @@ def arrays(folder: Path) -> tuple[Any, Any]:
     x[np.arange(n), 10 + packed["wilderness"].astype(int)] = 1
     x[np.arange(n), 14 + packed["soil"].astype(int)] = 1
     order = np.random.default_rng(0).permutation(n)
-    return ((x - x.mean(axis=0)) / x.std(axis=0)).astype(np.float32)[order], packed["y"].astype(int)[order]
+    deviation = x.std(axis=0)
+    deviation[deviation == 0] = 1.0  # a part of the data may lack a rare soil
+    return ((x - x.mean(axis=0)) / deviation).astype(np.float32)[order], packed["y"].astype(int)[order]
+
+
+def parts(folder: Path) -> tuple[Any, Any, Any, Any]:
+    """x and classes for training, x and classes for testing."""
+    x, y = arrays(folder)
+    n = len(y) * 9 // 10
+    return x[:n].copy(), y[:n], x[n:].copy(), y[n:]
 
 
 def two_classes(folder: Path) -> tuple[Any, Any, Any, Any]:
     """Class 2 against the rest: x and y for training, x and y for testing."""
-    x, y = arrays(folder)
-    sign = np.where(y == 2, 1.0, -1.0)
-    return x[:N_TRAIN].copy(), sign[:N_TRAIN], x[N_TRAIN:].copy(), sign[N_TRAIN:]
+    x, y, x_test, y_test = parts(folder)
+    return x, np.where(y == 2, 1.0, -1.0), x_test, np.where(y_test == 2, 1.0, -1.0)
 
 
 def covtype(folder: Path, scratch: Path) -> Case:  # noqa: ARG001 - as the others
@@ -50,10 +56,8 @@ def covtype(folder: Path, scratch: Path) -> Case:  # noqa: ARG001 - as the other
 
 def covtype7(folder: Path, scratch: Path) -> Case:  # noqa: ARG001
     """All classes, with a constant column, at the C that DESIGN's figures are for."""
-    table, y = arrays(folder)
-    x = np.hstack([table, np.ones((len(y), 1), dtype=np.float32)])
-    x_test, y_test = x[N_TRAIN:].copy(), y[N_TRAIN:]
-    x, y = x[:N_TRAIN].copy(), y[:N_TRAIN]
+    x, y, x_test, y_test = parts(folder)
+    x, x_test = (np.hstack([part, np.ones((len(part), 1), dtype=np.float32)]) for part in (x, x_test))
     return Case(
         name="covtype7",
         title="covtype, seven classes",

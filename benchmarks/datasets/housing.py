@@ -9,7 +9,6 @@ from distdual.data.memory import in_memory
 from distdual.problems.regression import Regression
 
 EPSILON = 0.1
-N_TRAIN = 18_576
 
 
 def housing(folder: Path, scratch: Path) -> Case:  # noqa: ARG001 - as the others
@@ -18,13 +17,14 @@ def housing(folder: Path, scratch: Path) -> Case:  # noqa: ARG001 - as the other
     scaled, y = (raw - raw.mean(axis=0)) / raw.std(axis=0), (y - y.mean()) / y.std()
     order = np.random.default_rng(0).permutation(len(y))
     x, y = np.hstack([scaled, np.ones((len(y), 1))])[order].astype(np.float32), y[order]
-    train, target = x[:N_TRAIN].copy(), y[:N_TRAIN].copy()
+    n = len(y) * 9 // 10
+    train, target = x[:n].copy(), y[:n].copy()
     return Case(
         name="housing",
         title="California housing, ε-regression",
         problem=Regression(n_features=x.shape[1], epsilon=EPSILON),
         train=lambda: in_memory(train, target, regression=True),
-        test=in_memory(x[N_TRAIN:].copy(), y[N_TRAIN:].copy(), regression=True),
+        test=in_memory(x[n:].copy(), y[n:].copy(), regression=True),
         C=0.1,
         x=train,
         y=target,
