@@ -182,13 +182,38 @@ def info(url: str, storage_file: Path | None, as_json: bool) -> int:
     return 0
 
 
+def check_dashboard(_: click.Context, __: click.Parameter, address: str | None) -> str | None:
+    """Before anything else: `--dashboard CONFIG.toml` took the config for a port."""
+    if address is not None:
+        from distdual.report.live import host_and_port
+
+        host_and_port(address)
+    return address
+
+
 @cli.command()
 @click.argument("config_file", metavar="CONFIG.toml", type=click.Path(path_type=Path))
 @settings_option
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint in output.url, if there is one.")
+@click.option(
+    "--dashboard",
+    is_flag=False,
+    flag_value="8788",
+    metavar="[PORT]",
+    is_eager=True,
+    callback=check_dashboard,
+    help="Serve a page that shows the run while it goes on; PORT or HOST:PORT, 127.0.0.1:8788 if not given.",
+)
 @scheduler_options
 @json_option
-def train(config_file: Path, settings: tuple[str, ...], resume: bool, scheduler: dict[str, Any], as_json: bool) -> int:
+def train(
+    config_file: Path,
+    settings: tuple[str, ...],
+    resume: bool,
+    dashboard: str | None,
+    scheduler: dict[str, Any],
+    as_json: bool,
+) -> int:
     """Train a model and certify it.
 
     Ctrl-C finishes the current step, certifies what there is, saves it and ends with exit code 1. SIGTERM finishes the
@@ -196,20 +221,22 @@ def train(config_file: Path, settings: tuple[str, ...], resume: bool, scheduler:
 
     \b
     Example:
-      distdual train configs/binary.toml --set solver.C=0.1
+      distdual train configs/binary.toml --set solver.C=0.1 --dashboard
     """
     from distdual.interrupt import on_interrupt, on_terminate
+    from distdual.report.live import show_live
     from distdual.report.progress import ProgressDisplay
     from distdual.training import train as run
 
     config = load(config_file, settings, scheduler)
     look_here(config.problem.kind, config_file.parent)
     with (
+        show_live(dashboard, say) as logs,
         ProgressDisplay(screen, config.solver.gap) as watch,
         on_interrupt(say) as interrupted,
         on_terminate() as terminated,
     ):
-        result = run(config, watch=watch, interrupted=interrupted, resume=resume, terminated=terminated)
+        result = run(config, watch=watch, interrupted=interrupted, resume=resume, terminated=terminated, logs=logs)
     if as_json:
         emit(result.certificate)
     else:

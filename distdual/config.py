@@ -98,7 +98,10 @@ class SolverConfig:
     """With schedule "reprocess:K": offer w̄, the average over process steps, as the model."""
 
     prune: str = "idle:3"
-    """Which constraints with α = 0 are dropped after a pass: "aggressive" all, "idle:N" those idle for N, "never"."""
+    """Which constraints with α = 0 are dropped after a pass: "aggressive" all, "idle:N" those idle for N, "never".
+
+    Where all examples share one slack, a pass adds but one constraint, and N counts eightfold.
+    """
 
     slack: str = "auto"
     """Who shares a slack: each "example" has its own, a "block:N" of N neighbours, a "shard", "all", or as it fits."""
@@ -264,11 +267,21 @@ class OutputConfig:
     log: str | None = None
     """A local file that gets one JSON object a line for every round."""
 
+    mlflow: str | None = None
+    """An MLflow tracking server, as http://host:5000, or another tracking URI; needs distdual[mlflow]."""
+
+    tensorboard: str | None = None
+    """A local folder of this run's own for TensorBoard; needs distdual[tensorboard]."""
+
     checkpoint_every: float = 0.0
     """Seconds between checkpoints, which go to the model folder until the run has ended; 0 for none but on SIGTERM."""
 
     def __post_init__(self) -> None:
         check_url("output.url", self.url)
+        if self.mlflow is not None:
+            check_url("output.mlflow", self.mlflow)
+        if self.tensorboard is not None and (not self.tensorboard.strip() or "://" in self.tensorboard):
+            raise InputError(f"output.tensorboard must name a local folder, got {self.tensorboard!r}")
         check_seconds("output.retry_seconds", self.retry_seconds)
         check_seconds("output.checkpoint_every", self.checkpoint_every)
         check_choice("output.dual", self.dual, DUALS)

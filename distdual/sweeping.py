@@ -165,6 +165,8 @@ def check_supported(config: Config) -> None:
         ("solver.offender_cache", solver.offender_cache > 0),
         ('solver.schedule = "one-pass"', solver.schedule == "one-pass"),
         ("output.checkpoint_every", config.output.checkpoint_every > 0),
+        ("output.mlflow", config.output.mlflow is not None),
+        ("output.tensorboard", config.output.tensorboard is not None),
     ):
         if told:
             raise InputError(f"{name} is not possible in a sweep; leave it out, or train at a single C")

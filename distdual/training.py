@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,9 +28,10 @@ from distdual.problems import make_problem
 from distdual.problems.base import Problem
 from distdual.problems.completed import LatentProblem, stated
 from distdual.problems.load import class_of, is_own
-from distdual.report.runlog import RunLog
+from distdual.report.logs import open_logs
+from distdual.report.runlog import About, Log
 from distdual.rows import Floats, product
-from distdual.workers.executor import check_examples, open_executor
+from distdual.workers.executor import check_examples, dask_page, open_executor
 from distdual.workers.groups import EXAMPLE, name_of
 
 log = logging.getLogger(__name__)
@@ -53,13 +54,14 @@ def train(
     *,
     resume: bool = False,
     terminated: Callable[[], bool] = lambda: False,
+    logs: Sequence[Log] = (),
 ) -> Result:
     """Train, certify and save the model that `config` describes.
 
     `config` is a Config or a table like that of a TOML file; `client` is a Dask client to use instead of [cluster];
     `watch` is called after every round; once `interrupted` says so, the run certifies what it has and ends. With
     `resume` it goes on from the checkpoint in the model's folder, if there is one; once `terminated` says so, it writes
-    one and raises `Suspended`.
+    one and raises `Suspended`. `logs` are told of the run, as those that [output] names.
     """
     config = config if isinstance(config, Config) else from_table(config)
     output = output_of(config)
@@ -82,13 +84,14 @@ def train(
     saved = checkpoint.read(dataset) if there else None
     start = None if saved else start_of(config)
     with (
-        RunLog(config.output.log) as runlog,
+        open_logs(config.output, logs) as logged,
         open_executor(config.cluster, dataset, problem, client) as executor,
         members_of(config, output, choice_of(solver, dataset, problem).grain, checkpoint) as members,
     ):
+        logged.begin(About(config.public(), dataset.n_examples, dataset.n_shards, dask_page(executor)))
 
         def each_round(line: Round) -> None:
-            runlog.write(line)
+            logged.write(line)
             if watch:
                 watch(line)
 
@@ -101,18 +104,19 @@ def train(
 
         solved, more = problem, dict[str, Any]()
         if isinstance(problem, LatentProblem):
-            run = latent_run(problem, new_trainer, start, checkpoint, saved, runlog.write)
+            run = latent_run(problem, new_trainer, start, checkpoint, saved, logged.write)
             del saved  # the cache has a copy
             with checkpoint.kept(lambda: run.trainer):
                 found = run.run()
             outcome, solved, more = found.outcome, found.completed, {"latent": found.summary()}
         else:
-            trainer = convex_run(new_trainer(), config, start, checkpoint, saved, runlog.write)
+            trainer = convex_run(new_trainer(), config, start, checkpoint, saved, logged.write)
             del saved
             with checkpoint.kept(lambda: trainer):
                 outcome = trainer.run()
         model = model_of(outcome, config, dataset, solved, prior, members, more)
         model.save(output, overwrite=config.output.overwrite)
+        logged.end(model.certificate)
         tidy(outcome, model.dual, checkpoint)
     return Result(model, model.certificate, outcome.history)
 

@@ -63,6 +63,8 @@ HOMES = {
     "numba": ["kernel.py", "rows.py"],
     "click": ["cli.py", "commands.py", "completion.py", "job_commands.py", "console.py"],
     "matplotlib": ["report/plots.py"],
+    "mlflow": ["report/tracking.py"],
+    "tensorboardX": ["report/tracking.py"],
     "pickle": [],
     "cloudpickle": [],
     "joblib": [],

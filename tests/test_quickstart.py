@@ -17,7 +17,8 @@ from rich.console import Console
 
 from distdual.config import load
 from distdual.coordinator.train import Round
-from distdual.report.progress import ProgressDisplay, clock, short
+from distdual.report.progress import ProgressDisplay
+from distdual.report.words import clock, short
 from tests.shell import PROGRAMS, assert_refused, distdual, environment
 
 

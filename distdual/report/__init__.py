@@ -1,1 +1,6 @@
-"""What a person sees of a run: runlog (JSON lines), progress (the terminal), the report (history to write)."""
+"""What a person sees of a run.
+
+While it goes on: runlog (JSON lines), logs (all that are told), tracking (MLflow, TensorBoard), progress (the terminal,
+with forecast), live (a page). What pages and pictures are made of: words, history, latent, charts, page, plots; and what
+is kept of a run: write.
+"""

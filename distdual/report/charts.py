@@ -1,19 +1,20 @@
 """How is a series drawn so that it can be read on paper, on a phone and in the dark? As SVG, colours left to the page.
 
-Everything is drawn in a box of 360 × 250, which the page scales: text stays readable where it is 340 pixels wide.
+Everything is drawn in a box of 360 × 250, which the page scales: text stays readable where it is 340 pixels wide. Each
+picture carries what a pointer over it is told, so that the page's script has nothing to work out.
 """
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from distdual.report.progress import short
+from distdual.report.words import number, power
 
 WIDTH, HEIGHT = 360, 250
-LEFT, RIGHT, TOP, BOTTOM = 50, 346, 30, 206
-RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-MOST_POINTS = 400  # of a line, more cannot be told apart
+LEFT, RIGHT, TOP, BOTTOM = 50, 346, 34, 206
+MOST_POINTS = 240  # of a line, more cannot be told apart
 
 
 class Series(NamedTuple):
@@ -34,6 +35,13 @@ class Axis(NamedTuple):
         if self.log:
             return (math.log10(max(value, self.low)) - math.log10(self.low)) / math.log10(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
+
+
+class Rule(NamedTuple):
+    """A value to reach, drawn across."""
+
+    name: str
+    value: float
 
 
 def linear_axis(high: float, low: float = 0.0) -> Axis:
@@ -65,15 +73,33 @@ def line_chart(
     log: bool = False,
     cuts: Sequence[int] = (),
     note: str = "",
+    rule: Rule | None = None,
+    marks: Sequence[float] = (),
+    told: Callable[[float], str] = number,
 ) -> str:
-    """Lines over x, one for each series, cut before the points `cuts` and where a value is None."""
+    """Lines over x, one for each series, cut before the points `cuts` and where a value is None.
+
+    `marks` are places on the x axis at which something happened; `told` writes a value for the pointer.
+    """
     known = [value for each in series for value in each.y if value is not None]
     if not known:
-        return empty(title, "nothing was proven that could be drawn")
-    across = linear_axis(max(x), min(x))
-    up = log_axis(known) if log else linear_axis(max(known))
-    drawn = "".join(line(each, x, cuts, across, up) for each in series)
-    return frame(title, note, x_label, legend(series, "line"), axes(across, up) + drawn)
+        return empty(title, "nothing is proven yet that could be drawn")
+    values = [*known, rule.value] if rule else known
+    across = fitted(linear_axis(max(x), min(x)), max(x))
+    up = log_axis(values) if log else linear_axis(max(values))
+    drawn = [axes(across, up), *(mark(across, at) for at in marks), ruled(rule, up)]
+    drawn += [line(each, x, cuts, across, up) for each in series]
+    points = thinned(len(x))
+    tips = [tip(f"{number(x[at])} {x_label}", series, at, told) for at in points]
+    here = pointed([place(across.at(x[at]), LEFT, RIGHT) for at in points], tips)
+    return frame(title, note, x_label, legend(series, "line"), "".join(drawn), here)
+
+
+def fitted(axis: Axis, high: float) -> Axis:
+    """The axis up to the last value, so that a line that grows fills its box; its numbers stay round."""
+    if not axis.low < high < axis.high:
+        return axis
+    return axis._replace(high=high, ticks=[tick for tick in axis.ticks if tick <= high * (1 + 1e-9)])
 
 
 def line(series: Series, x: Sequence[float], cuts: Sequence[int], across: Axis, up: Axis) -> str:
@@ -101,23 +127,53 @@ def thinned(n: int) -> list[int]:
     return sorted({*range(0, n, -(-n // MOST_POINTS)), n - 1})
 
 
-def bar_chart(title: str, x_label: str, labels: Sequence[int], series: Sequence[Series], note: str = "") -> str:
-    """Stacked bars, the first series at the bottom; `labels` are written below the first and the last bar."""
-    sums = [sum(values) for values in zip(*([v or 0.0 for v in each.y] for each in series), strict=True)]
-    up = linear_axis(max(sums))
-    width = (RIGHT - LEFT) / len(sums)
+def bar_chart(
+    title: str,
+    x_label: str,
+    series: Sequence[Series],
+    heads: Sequence[str],
+    *,
+    ends: Sequence[tuple[float, str]] | None = None,
+    note: str = "",
+    whole: float | None = None,
+    told: Callable[[float], str] = number,
+) -> str:
+    """Stacked bars, the first series at the bottom; `heads` tell the pointer what each bar is.
+
+    `ends` are places from 0 to 1 along the x axis, and what is written there; without, each bar has its head below,
+    or as many as there is room for. `whole` is the height of the axis where that is known.
+    """
+    n = len(heads)
+    up = linear_axis(whole or max(sum(each.y[bar] or 0.0 for each in series) for bar in range(n)))
+    width = (RIGHT - LEFT) / n
     drawn = []
-    for bar in range(len(sums)):
-        bottom = 0.0
+    for bar in range(n):
+        top = float(BOTTOM)
         for each in series:
-            top = bottom + (each.y[bar] or 0.0)
-            y0, y1 = (place(up.at(value), BOTTOM, TOP) for value in (bottom, top))
-            box = f'x="{LEFT + bar * width + 0.1 * width:.2f}" width="{0.8 * width:.2f}" y="{y1:.2f}"'
-            tip = f"<title>{escape(each.name)}, to round {labels[bar]}: {top - bottom:.3g} s</title>"
-            drawn.append(f'<rect class="bar {each.style}" {box} height="{max(0.0, y0 - y1):.2f}">{tip}</rect>')
-            bottom = top
-    ends = text(LEFT, BOTTOM + 17, "1") + (text(RIGHT, BOTTOM + 17, str(labels[-1])) if labels[-1] > 1 else "")
-    return frame(title, note, x_label, legend(series, "bar"), vertical(up) + ends + "".join(drawn))
+            height = (BOTTOM - TOP) * up.at(each.y[bar] or 0.0)
+            top -= height
+            box = f'x="{LEFT + (bar + 0.08) * width:.2f}" width="{0.84 * width:.2f}" y="{top:.2f}"'
+            if height > 0:
+                drawn.append(f'<rect class="bar {each.style}" {box} height="{height:.2f}"/>')
+    if ends is None:
+        ends = [((bar + 0.5) / n, heads[bar]) for bar in range(0, n, -(-n // 12))]
+    below = "".join(text(place(share, LEFT, RIGHT), BOTTOM + 17, words) for share, words in ends)
+    tips = [tip(heads[bar], series, bar, told) for bar in range(n)]
+    here = pointed([LEFT + (bar + 0.5) * width for bar in range(n)], tips)
+    keys = legend(series, "bar") if len(series) > 1 else ""
+    return frame(title, note, x_label, keys, vertical(up) + below + "".join(drawn), here)
+
+
+def tip(head: str, series: Sequence[Series], at: int, told: Callable[[float], str]) -> str:
+    """What the pointer is told: lines of a head and of each value."""
+    known = [f"{each.name} {told(value)}" for each in series if (value := each.y[at]) is not None]
+    return "\n".join([head, *known])
+
+
+def pointed(places: Sequence[float], tips: Sequence[str]) -> str:
+    """Attributes of a picture: where there is something to tell, and what."""
+    at = json.dumps([round(place, 1) for place in places], separators=(",", ":"))
+    return f'data-at="{at}" data-tips="{escape(json.dumps(tips, separators=(",", ":"), ensure_ascii=False))}"'
 
 
 def axes(across: Axis, up: Axis) -> str:
@@ -134,6 +190,19 @@ def vertical(up: Axis) -> str:
     return "".join(drawn)
 
 
+def ruled(rule: Rule | None, up: Axis) -> str:
+    if rule is None:
+        return ""
+    y = place(up.at(rule.value), BOTTOM, TOP)
+    across = f'<line class="rule" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+    return across + text(LEFT + 4, y - 4, rule.name, "start")
+
+
+def mark(across: Axis, at: float) -> str:
+    x = place(across.at(at), LEFT, RIGHT)
+    return f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{BOTTOM - 7}" y2="{BOTTOM}"/>'
+
+
 def legend(series: Sequence[Series], kind: str) -> str:
     at, keys = LEFT, []
     for each in series:
@@ -141,19 +210,21 @@ def legend(series: Sequence[Series], kind: str) -> str:
         sample = f'<path {look} d="M{at} 14h18"/>' if kind == "line" else f'<path {look} d="M{at} 9h12v10h-12z"/>'
         keys.append(sample + text(at + 23, 18, each.name, "start"))
         at += 40 + round(6.6 * len(each.name))
-    return "".join(keys)
+    return f'<g class="legend">{"".join(keys)}</g>'
 
 
-def frame(title: str, note: str, x_label: str, keys: str, content: str) -> str:
+def frame(title: str, note: str, x_label: str, keys: str, content: str, here: str) -> str:
     """A figure with its title, its legend and what is in it."""
     below = text((LEFT + RIGHT) / 2, HEIGHT - 6, x_label)
-    box = f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}"'
+    box = f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}" {here}'
+    hair = f'<line class="hair" x1="0" x2="0" y1="{TOP}" y2="{BOTTOM}"/>'
     small = f'<p class="soft">{escape(note)}</p>' if note else ""
-    return f"<figure><figcaption>{escape(title)}</figcaption>{small}<svg {box}>{keys}{content}{below}</svg></figure>"
+    picture = f"<svg {box}>{keys}{content}{below}{hair}</svg>"
+    return f"<figure><figcaption>{escape(title)}</figcaption>{small}{picture}</figure>"
 
 
 def empty(title: str, why: str) -> str:
-    return f"<figure><figcaption>{escape(title)}</figcaption><p>{escape(why)}</p></figure>"
+    return f'<figure><figcaption>{escape(title)}</figcaption><p class="soft">{escape(why)}</p></figure>'
 
 
 def text(x: float, y: float, content: str, anchor: str = "middle") -> str:
@@ -162,13 +233,3 @@ def text(x: float, y: float, content: str, anchor: str = "middle") -> str:
 
 def place(share: float, begin: float, end: float) -> float:
     return begin + min(1.0, max(0.0, share)) * (end - begin)
-
-
-def number(value: float) -> str:
-    return short(round(value)) if value >= 1000 else f"{value:.3g}"
-
-
-def power(value: float) -> str:
-    """A power of ten as a person writes it."""
-    exponent = round(math.log10(value))
-    return f"{value:g}" if abs(exponent) <= 2 else f"10{str(exponent).translate(RAISED)}"

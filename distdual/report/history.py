@@ -1,11 +1,16 @@
 """What does a run log tell? Its lines, checked, and the series that pictures of a run are drawn from."""
 
+import itertools
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from distdual.errors import InputError
+from distdual.rows import Floats
 
 Line = dict[str, Any]
 Values = list[float | None]  # None where there is nothing to draw
@@ -21,12 +26,19 @@ class Closing(NamedTuple):
     lower: Values  # (best upper − lower) / best upper
 
 
-class Work(NamedTuple):
-    """Seconds of each round, or of several where there are many."""
+class Timeline(NamedTuple):
+    """The run in stretches of equal length: what the coordinator did, and how many examples were scanned a second."""
 
-    rounds: list[int]  # the last of each
-    scan: list[float]  # the coordinator waited for scans
-    ascent: list[float]
+    edges: list[float]  # seconds; one more than there are stretches
+    scan: list[float]  # share of the stretch in which the coordinator waited for scans
+    ascent: list[float]  # share of the stretch in which it ascended
+    examples: list[float]  # oracle calls a second
+
+
+class Worker(NamedTuple):
+    name: str
+    examples: int
+    busy: float  # seconds
 
 
 def read_log(path: Path) -> list[Line]:
@@ -57,7 +69,23 @@ def checked(text: str, path: Path, number: int) -> Line:
             raise InputError(f"{path}, line {number}: {name} is missing or no number; expected a line of a run log")
     if not isinstance(line.get("upper"), int | float | None) or not isinstance(line.get("events", []), list):
         raise InputError(f"{path}, line {number}: upper is no number, or events no list; expected a line of a run log")
+    if not (are_counts(line.get("staleness", [])) and are_workers(line.get("workers", {}))):
+        raise InputError(
+            f"{path}, line {number}: staleness is no list of counts, or workers no table of examples and seconds; "
+            "expected a line of a run log"
+        )
     return line
+
+
+def are_counts(value: Any) -> bool:
+    return isinstance(value, list) and all(type(count) is int and count >= 0 for count in value)
+
+
+def are_workers(value: Any) -> bool:
+    def is_pair(pair: Any) -> bool:
+        return isinstance(pair, list) and len(pair) == 2 and all(type(each) in (int, float) for each in pair)
+
+    return isinstance(value, dict) and all(map(is_pair, value.values()))
 
 
 def seconds(lines: Sequence[Line]) -> list[float]:
@@ -65,13 +93,15 @@ def seconds(lines: Sequence[Line]) -> list[float]:
 
 
 def passes(lines: Sequence[Line]) -> list[float]:
-    """Passes done at each line, fractions included: oracle calls over those of a round that certifies."""
+    """Passes done at each line, fractions included: oracle calls over those of one pass.
+
+    Where a pass has just ended, all calls so far are those of whole passes, and of what was begun of the next.
+    """
+    done = [int(line["totals"]["passes"]) for line in lines]
     calls = [int(line["totals"]["oracle_calls"]) for line in lines]
-    own = [call - before for call, before in zip(calls, [0, *calls], strict=False)]
-    whole = max((n for n, line in zip(own, lines, strict=True) if line.get("certify")), default=0)
-    if not whole:
-        return [float(line["totals"]["passes"]) for line in lines]
-    return [call / whole for call in calls]
+    ended = zip(done, [0, *done], calls, strict=False)
+    whole = min((call / now for now, before, call in ended if now > before), default=0.0)
+    return [call / whole for call in calls] if whole else [float(count) for count in done]
 
 
 def problems(lines: Sequence[Line]) -> list[list[Line]]:
@@ -113,16 +143,62 @@ def closing(lines: Sequence[Line]) -> Closing:
     return Closing(upper, lower)
 
 
-def work(lines: Sequence[Line], most: int = 60) -> Work:
-    """Seconds of scan and ascent, at most `most` entries."""
+def gaps(lines: Sequence[Line]) -> Values:
+    """The proven gap at each line; None before the first."""
+    return [line.get("gap") for line in lines]
+
+
+def timeline(lines: Sequence[Line], most: int = 48) -> Timeline:
+    """What each round did is spread evenly over the time it took; at most `most` stretches."""
+    ends = np.array([0.0, *seconds(lines)])
+    edges = np.linspace(0.0, max(ends[-1], 1e-9), 1 + min(most, 2 * len(lines)))
+
+    def rate(name: str) -> Floats:
+        done = np.cumsum([0.0, *differences(lines, name)])
+        grown: Floats = np.diff(np.interp(edges, ends, done)) / edges[1]
+        return grown
+
+    ascent = np.clip(rate("ascent_seconds"), 0.0, 1.0)
+    scan = np.clip(rate("wait_seconds"), 0.0, 1.0 - ascent)
+    return Timeline(edges.tolist(), scan.tolist(), ascent.tolist(), rate("oracle_calls").tolist())
+
+
+def differences(lines: Sequence[Line], name: str) -> list[float]:
+    """What each round added to a total; where totals begin anew, all of it."""
+    totals = [float(line["totals"][name]) for line in lines]
+    return [total - before if total >= before else total for total, before in zip(totals, [0.0, *totals], strict=False)]
+
+
+def staleness(lines: Sequence[Line]) -> list[int]:
+    """How many reports were 0, 1, 2, … versions old on arrival; empty where the log does not tell."""
+    counts = [line.get("staleness", []) for line in lines]
+    return [sum(column) for column in itertools.zip_longest(*counts, fillvalue=0)]
+
+
+def workers(lines: Sequence[Line]) -> list[Worker]:
+    """What each worker has done, by name; empty where the log does not tell."""
+    examples, busy = Counter[str](), Counter[str]()
+    for line in lines:
+        for name, (n, seconds_of_work) in line.get("workers", {}).items():
+            examples[name] += n
+            busy[name] += seconds_of_work
+    return [Worker(name, int(examples[name]), busy[name]) for name in sorted(examples)]
+
+
+def condensed(lines: Sequence[Line], most: int) -> list[Line]:
+    """At most so many lines in place of all, with what each of them alone tells."""
     size = -(-len(lines) // most)
-    last = [*range(size - 1, len(lines) - 1, size), len(lines) - 1]
-    scan, ascent = ([float(lines[at]["totals"][name]) for at in last] for name in ("wait_seconds", "ascent_seconds"))
-    return Work([at + 1 for at in last], differences(scan), differences(ascent))
+    return [joined(lines[at : at + size]) for at in range(0, len(lines), size)]
 
 
-def differences(totals: list[float]) -> list[float]:
-    return [max(0.0, total - before) for total, before in zip(totals, [0.0, *totals], strict=False)]
+def joined(part: Sequence[Line]) -> Line:
+    """The last of several lines, with the sums of what a line tells of its own round."""
+    return {
+        **part[-1],
+        "events": [event for line in part for event in line.get("events", [])],
+        "staleness": staleness(part),
+        "workers": {each.name: [each.examples, each.busy] for each in workers(part)},
+    }
 
 
 def events(lines: Sequence[Line]) -> list[tuple[float, str]]:

@@ -12,8 +12,8 @@ def turns(certificate: Mapping[str, Any]) -> str:
     if not trace:
         return ""
     found = [
-        Series("objective", "first", [turn["objective"] for turn in trace]),
-        Series("upper bound of the convex problem", "second", [turn["upper"] for turn in trace]),
+        Series("objective", "upper", [turn["objective"] for turn in trace]),
+        Series("upper bound of the convex problem", "lower", [turn["upper"] for turn in trace]),
     ]
     kept = f"restart {trace[-1]['restart'] + 1} of {len(certificate['latent']['restarts'])}, the lowest"
     numbers = [float(number) for number in range(1, len(trace) + 1)]

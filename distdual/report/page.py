@@ -1,50 +1,39 @@
-"""What stays of a run? One HTML file with pictures, costs and the certificate; it needs no network and no script."""
+"""What is there to see of a run? One page with pictures, costs and the certificate; it needs no network.
 
-import math
+The same content is shown while a run goes on (live.py) and kept when it has ended (write.py). Whoever reads it without
+scripts misses only what a pointer over a picture is told.
+"""
+
 from collections.abc import Mapping, Sequence
 from functools import partial
 from html import escape
-from typing import Any
+from importlib.resources import files
+from typing import Any, NamedTuple
 
-from distdual.report.charts import Series, bar_chart, line_chart
-from distdual.report.history import Line, beginnings, closing, events, passes, seconds, work
+from distdual.report.charts import Rule, Series, bar_chart, line_chart
+from distdual.report.forecast import left_words, recent_rate, recent_workers, time_left
+from distdual.report.history import (
+    Line,
+    beginnings,
+    closing,
+    events,
+    gaps,
+    passes,
+    seconds,
+    staleness,
+    timeline,
+    workers,
+)
 from distdual.report.latent import turns
-from distdual.report.progress import clock
+from distdual.report.words import clock, duration, number, percent, short, shown, size
 
-STYLE = """
-:root { color-scheme: light dark; --paper: #fff; --ink: #1c2024; --soft: #60646c; --grid: #e2e4e8; --card: #f7f8fa;
-  --upper: #c2410c; --lower: #0b62c4; --second: #0b62c4; --first: #c2410c; --good: #18794e; --bad: #b42318; }
-@media (prefers-color-scheme: dark) { :root { --paper: #111317; --ink: #e8eaed; --soft: #a3a8b0; --grid: #30343b;
-  --card: #1a1d22; --upper: #ff9d66; --lower: #6cb2ff; --second: #6cb2ff; --first: #ff9d66; --good: #5fd39b;
-  --bad: #ff8a7d; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 20px 16px 40px; max-width: 1260px; background: var(--paper); color: var(--ink);
-  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
-h1 { font-size: 1.45rem; margin: 0 0 4px; } h2 { font-size: 1.1rem; margin: 0 0 6px; }
-p { margin: 4px 0; } .soft { color: var(--soft); overflow-wrap: anywhere; }
-.certificate { font-size: 1.15rem; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-.good { color: var(--good); font-weight: 600; } .bad { color: var(--bad); font-weight: 600; }
-.charts, .tables { display: grid; gap: 16px; margin-top: 16px; align-items: start; }
-.charts { grid-template-columns: repeat(auto-fit, minmax(min(100%, 460px), 1fr)); align-items: stretch; }
-.tables { grid-template-columns: repeat(auto-fit, minmax(min(100%, 340px), 1fr)); }
-figure, section { margin: 0; padding: 12px; background: var(--card); border: 1px solid var(--grid); border-radius: 8px;
-  min-width: 0; }
-figcaption { font-weight: 600; }
-svg { display: block; width: 100%; max-width: 500px; height: auto; margin: 0 auto; }
-svg text { fill: var(--soft); font-size: 12px; }
-figure .soft { font-size: 0.85rem; margin: 0 0 4px; }
-.grid { stroke: var(--grid); stroke-width: 1; } .line { fill: none; stroke-width: 2; stroke-linejoin: round; }
-.line.upper { stroke: var(--upper); } .line.lower { stroke: var(--lower); stroke-dasharray: 6 3; }
-.line.first { stroke: var(--first); } .line.second { stroke: var(--second); stroke-dasharray: 6 3; }
-.dot.upper { fill: var(--upper); } .dot.lower { fill: var(--lower); } .dot.first { fill: var(--first); }
-.dot.second { fill: var(--second); } .bar.first { fill: var(--first); } .bar.second { fill: var(--second); }
-table { width: 100%; border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: 3px 0; border-bottom: 1px solid var(--grid); vertical-align: top; }
-th { font-weight: 400; text-align: left; color: var(--soft); padding-right: 12px; }
-td { text-align: right; overflow-wrap: anywhere; }
-td:first-child { text-align: left; white-space: nowrap; padding-right: 12px; }
-th + td:last-child { text-align: right; } .events td:last-child { text-align: left; }
-"""
+# Whatever the page holds, a browser fetches nothing for it but news from where it came from.
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'"
+)
+MOST_EVENTS = 200
+MOST_WORKERS = 24
 
 LEDGER = {
     "passes": "passes over the data set",
@@ -52,61 +41,193 @@ LEDGER = {
     "oracle_calls": "oracle calls",
     "calls_saved": "oracle calls saved",
     "offenders": "offenders sent",
+    "kept": "of these, kept",
+    "stale": "of these, come too late",
     "pruned": "constraints dropped",
     "coalesced": "constraints coalesced",
     "wire_bytes": "rows sent to the coordinator",
+    "published_bytes": "weights published",
     "bytes_read": "read from storage",
     "gets": "objects read from storage",
     "read_seconds": "workers reading",
     "scan_seconds": "workers scanning",
+    "idle_seconds": "workers idle",
     "wait_seconds": "coordinator waiting for scans",
     "ascent_seconds": "coordinator ascending",
 }
 
 
-def page(lines: Sequence[Line], name: str, certificate: Mapping[str, Any] | None = None) -> str:
-    """The report of a run; `certificate` is that of its model, if it is known."""
+class Run(NamedTuple):
+    """What is known of a run."""
+
+    lines: Sequence[Line]
+    name: str
+    certificate: Mapping[str, Any] | None = None  # once there is one
+    target: float | None = None  # the gap to prove
+    running: bool = False
+    failure: str = ""  # why it ended without a certificate
+    dask: str | None = None  # where Dask shows its own page
+
+
+def page(run: Run) -> str:
+    """The whole file; of a run that goes on, with the script that keeps it so."""
+    scripts = "".join(f"<script>{asset(name)}</script>" for name in ("page.js", *(["live.js"] if run.running else [])))
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(name)} · distdual</title>'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title(run))}</title>'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f"<style>{STYLE}</style></head><body>"
-        f'{headline(lines, name, certificate)}<main class="charts">{pictures(lines)}</main>'
-        f'<div class="tables">{ledger(lines)}{proof(certificate)}{what_happened(lines)}</div></body></html>\n'
+        f"<style>{asset('page.css')}</style></head>"
+        f'<body><div id="content">{content(run)}</div>{scripts}</body></html>\n'
     )
 
 
-def headline(lines: Sequence[Line], name: str, certificate: Mapping[str, Any] | None) -> str:
-    last = certificate or lines[-1]
-    upper, gap = last.get("upper"), last.get("gap")
-    bounds = f"{last['lower']:.8g} ≤ P(w*)" + ("" if upper is None else f" ≤ {upper:.8g}")
-    proven = "no upper bound is proven" if gap is None else f"proven gap {gap:.2e}"
-    if certificate is not None:
-        style, word = ("good", "certified") if certificate["certified"] else ("bad", "not certified")
-        proven = f'<span class="{style}">{word}</span>, {proven}, target {certificate["target"]:.2e}'
-    took = f"{lines[-1]['totals']['passes']} passes in {duration(float(lines[-1]['seconds']))}"
+def asset(name: str) -> str:
+    return files("distdual.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def title(run: Run) -> str:
+    gap = run.lines[-1].get("gap") if run.lines else None
+    return f"{run.name} · distdual" if gap is None else f"gap {gap:.1e} · {run.name} · distdual"
+
+
+def content(run: Run) -> str:
+    """All that changes while a run goes on."""
+    if not run.lines:
+        return headline(run) + '<p class="soft">No round has ended yet.</p>'
+    charts = pictures(run) + turns(run.certificate or {}) + what_happened(run.lines)
+    tables = ledger(run.lines) + proof(run.certificate)
     return (
-        f'<h1>Training run</h1><p class="soft">{escape(name)}</p><p class="certificate">{escape(bounds)}</p>'
-        f"<p>{proven} · {escape(took)}</p>"
+        f'{headline(run)}<dl class="tiles">{tiles(run)}</dl><main class="charts">{charts}</main>'
+        f'<div class="tables">{tables}</div>'
     )
 
 
-def pictures(lines: Sequence[Line]) -> str:
-    bounds, at, done, cuts = closing(lines), seconds(lines), work(lines), beginnings(lines)
-    both = [Series("upper", "upper", bounds.upper), Series("lower", "lower", bounds.lower)]
-    cache = Series("cached", "first", [line["cache_rows"] for line in lines])
-    support = Series("support, α > 0", "second", [line["support"] for line in lines])
-    bars = [Series("scan", "first", done.scan), Series("ascent", "second", done.ascent)]
-    note = "how far each bound may be from the optimum, relative to P"
-    spent = "seconds in which the coordinator waited for scans and ascended"
-    chart = partial(line_chart, series=both, log=True, cuts=cuts, note=note)
-    return "".join(
-        [
-            chart("Bounds closing over time", "seconds", at),
-            chart("Bounds closing over passes", "passes over the data set", passes(lines)),
-            line_chart("Cache and support", "seconds", at, [cache, support], note="constraints"),
-            bar_chart("Exploring and optimising", "round", done.rounds, bars, spent),
-        ]
+def headline(run: Run) -> str:
+    style, word = state(run)
+    pill = f'<p class="state {style}">{escape(word)}</p>' if word else ""
+    link = f'<p><a href="{escape(run.dask)}" target="_blank" rel="noopener">Dask’s own page</a></p>' if run.dask else ""
+    news = '<p class="soft" id="news"></p>' if run.running else ""
+    return f'<header><h1>Training run</h1>{pill}{link}<p class="soft">{escape(run.name)}</p>{news}</header>'
+
+
+def state(run: Run) -> tuple[str, str]:
+    """Its style and its words; nothing where only a log is at hand, which does not know."""
+    if run.certificate is not None:
+        if run.certificate["certified"]:
+            return "good", "certified"
+        reason = run.certificate.get("reason")
+        return "bad", f"not certified: {reason}" if reason else "not certified"
+    if run.failure:
+        return "bad", f"ended without a certificate: {run.failure}"
+    return ("now", "running") if run.running else ("", "")
+
+
+def tiles(run: Run) -> str:
+    last, at = run.lines[-1], seconds(run.lines)
+    totals, proven = last["totals"], run.certificate or last
+    upper, gap = proven.get("upper"), proven.get("gap")
+    target = run.target
+    bounds = f"{proven['lower']:.8g} ≤ P(w*)" + ("" if upper is None else f" ≤ {upper:.8g}")
+    calls = [float(line["totals"]["oracle_calls"]) for line in run.lines]
+    rate = recent_rate(at, calls) if run.running else calls[-1] / max(at[-1], 1e-9)
+    left = left_words(time_left(at, gaps(run.lines), target)) if run.running and target else ""
+    found = [
+        tile("proven bounds", bounds, "" if upper is not None else "no upper bound is proven", "wide"),
+        tile("proven gap", "none" if gap is None else f"{gap:.2e}", f"target {target:.1e}" if target else ""),
+        tile("passes", number(passes(run.lines)[-1]), f"{totals['rounds']:,} rounds"),
+        tile("time", clock(at[-1]), left),
+        tile("examples / second", short(round(rate)), f"{short(totals['oracle_calls'])} in all"),
+        tile("cache", short(last["cache_rows"]), f"{short(last['support'])} support"),
+    ]
+    if n_workers := recent_workers(at, [line.get("workers", {}) for line in run.lines]):
+        found.append(tile("workers", str(n_workers), "at work"))
+    return "".join(found)
+
+
+def tile(name: str, value: str, below: str, style: str = "") -> str:
+    small = f'<dd class="below">{escape(below)}</dd>' if below else ""
+    return f'<div class="tile {style}"><dt>{escape(name)}</dt><dd class="value">{escape(value)}</dd>{small}</div>'
+
+
+def pictures(run: Run) -> str:
+    lines = run.lines
+    bounds, at = closing(lines), seconds(lines)
+    three = [Series("gap", "gap", gaps(lines)), Series("upper", "upper", bounds.upper)]
+    three.append(Series("lower", "lower", bounds.lower))
+    cache = Series("cached", "upper", [line["cache_rows"] for line in lines])
+    support = Series("support, α > 0", "lower", [line["support"] for line in lines])
+    chart = partial(
+        line_chart,
+        series=three,
+        log=True,
+        cuts=beginnings(lines),
+        note="how far from the optimum at most, relative to P",
+        rule=Rule("target", run.target) if run.target else None,
+        told="{:.2e}".format,
     )
+    when = sorted({second for second, _ in events(lines)})
+    drawn = [
+        chart("Bounds closing over time", "seconds", at, marks=when),
+        chart("Bounds closing over passes", "passes", passes(lines)),
+        line_chart("Cache and support", "seconds", at, [cache, support], note="constraints", marks=when),
+        *over_time(lines),
+    ]
+    return "".join([*drawn, *by_worker(lines), *by_age(lines)])
+
+
+def over_time(lines: Sequence[Line]) -> list[str]:
+    """What the coordinator did, and how fast workers scanned, in stretches of time."""
+    found = timeline(lines)
+    stretches = list(zip(found.edges, found.edges[1:], strict=False))
+    heads = [f"{begin:.3g} to {end:.3g} seconds" for begin, end in stretches]
+    middle = [(begin + end) / 2 for begin, end in stretches]
+    ends = [(0.0, "0"), (0.5, number(found.edges[-1] / 2)), (1.0, number(found.edges[-1]))]
+    ascent, scan = ([100 * share for share in shares] for shares in (found.ascent, found.scan))
+    both = [Series("optimising", "lower", ascent), Series("waiting for scans", "upper", scan)]
+    return [
+        bar_chart(
+            "Exploring and optimising",
+            "seconds",
+            both,
+            heads,
+            ends=ends,
+            note="what the coordinator does, % of its time",
+            whole=100.0,
+            told="{:.0f} %".format,
+        ),
+        line_chart(
+            "Throughput",
+            "seconds",
+            middle,
+            [Series("examples a second", "upper", found.examples)],
+            note="oracle calls of all workers",
+        ),
+    ]
+
+
+def by_worker(lines: Sequence[Line]) -> list[str]:
+    """Examples a busy second of each worker; of very many, the slowest."""
+    found = [each for each in workers(lines) if each.busy > 0]
+    if not found:
+        return []
+    slowest = sorted(found, key=lambda each: each.examples / each.busy)[:MOST_WORKERS]
+    few = f"the slowest {MOST_WORKERS} of {len(found)} workers; " if len(found) > MOST_WORKERS else ""
+    took = max(float(lines[-1]["seconds"]), 1e-9)
+    rates = [each.examples / each.busy for each in slowest]
+    heads = [f"{each.name}\n{each.examples:,} examples\nbusy {percent(each.busy / took)}" for each in slowest]
+    ends = [((bar + 0.5) / len(slowest), str(bar + 1)) for bar in range(0, len(slowest), -(-len(slowest) // 12))]
+    note = f"{few}examples a second of work; point at one for its name"
+    return [bar_chart("Workers", "worker", [Series("examples a second", "upper", rates)], heads, ends=ends, note=note)]
+
+
+def by_age(lines: Sequence[Line]) -> list[str]:
+    """How old reports were when they came."""
+    counts = staleness(lines)
+    if not sum(counts):
+        return []
+    heads = [str(age) for age in range(len(counts))]
+    note = "how many versions reports were behind on arrival"
+    return [bar_chart("Staleness", "versions", [Series("reports", "lower", counts)], heads, note=note)]
 
 
 def ledger(lines: Sequence[Line]) -> str:
@@ -123,15 +244,17 @@ def proof(certificate: Mapping[str, Any] | None) -> str:
         return ""
     names = ("lower", "upper", "gap", "estimate", "target", "certified", "reason", "support", "slack", "model")
     rows = [(name, shown(certificate[name])) for name in names if certificate.get(name) is not None]
-    return table("Certificate", rows) + turns(certificate)
+    return table("Certificate", rows)
 
 
 def what_happened(lines: Sequence[Line]) -> str:
-    found = events(lines)
+    found = events(lines)[::-1]
     if not found:
         return ""
-    rows = "".join(f"<tr><td>{duration(at)}</td><td>{escape(event)}</td></tr>" for at, event in found)
-    return f'<section class="events"><h2>Events</h2><table>{rows}</table></section>'
+    few = f", the last {MOST_EVENTS} of {len(found):,}" if len(found) > MOST_EVENTS else ", newest first"
+    told = found[:MOST_EVENTS]
+    rows = "".join(f"<tr><td>{duration(at)}</td><td>{escape(event)}</td></tr>" for at, event in told)
+    return f'<section class="events"><h2>Events{few}</h2><table>{rows}</table></section>'
 
 
 def table(title: str, rows: Sequence[tuple[str, str]]) -> str:
@@ -143,23 +266,3 @@ def amount(name: str, value: float) -> str:
     if name.endswith("bytes") or name == "bytes_read":
         return size(value)
     return duration(value) if name.endswith("seconds") else f"{value:,}"
-
-
-def duration(value: float) -> str:
-    return f"{1000 * value:.3g} ms" if value < 0.9995 else clock(value)
-
-
-def size(n_bytes: float) -> str:
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if n_bytes < 1000:
-            return f"{n_bytes:.3g} {unit}"
-        n_bytes /= 1000
-    return f"{n_bytes:.3g} TB"
-
-
-def shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.10g}" if math.isfinite(value) else "none"
-    return f"{value:,}" if isinstance(value, int) else str(value)

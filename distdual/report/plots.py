@@ -7,9 +7,20 @@ from typing import Any
 import numpy as np
 
 from distdual.errors import InputError
-from distdual.report.history import Line, Values, beginnings, closing, passes, seconds, work
+from distdual.report.history import (
+    Line,
+    Values,
+    beginnings,
+    closing,
+    gaps,
+    passes,
+    seconds,
+    staleness,
+    timeline,
+    workers,
+)
 
-UPPER, LOWER, SOFT = "#c2410c", "#0b62c4", "#60646c"
+UPPER, LOWER, SOFT, TARGET = "#c2410c", "#0b62c4", "#60646c", "#18794e"
 MISSING = "a PNG needs matplotlib, which is not installed: pip install 'distdual[report]'"
 
 
@@ -25,36 +36,91 @@ def new_figure(width: float, height: float) -> Any:
     return figure
 
 
-def plot_run(lines: Sequence[Line], name: str, path: Path) -> None:
-    """The four pictures of the report."""
-    figure = new_figure(11, 7.5)
-    (over_time, over_passes), (cache, rounds) = figure.subplots(2, 2)
+def plot_run(lines: Sequence[Line], name: str, path: Path, target: float | None = None) -> None:
+    """The pictures of the report."""
+    drawings = [draw_over_time, draw_over_passes, draw_cache, draw_timeline, draw_throughput]
+    drawings += [draw_workers] if any(each.busy > 0 for each in workers(lines)) else []
+    drawings += [draw_staleness] if sum(staleness(lines)) else []
+    rows = -(-len(drawings) // 3)
+    figure = new_figure(15, 4 * rows)
     figure.suptitle(name, fontsize="medium", color=SOFT)
-    bounds, at = closing(lines), seconds(lines)
-    for axes, x, label in ((over_time, at, "seconds"), (over_passes, passes(lines), "passes over the data set")):
-        axes.set_title("Bounds closing over time" if axes is over_time else "Bounds closing over passes")
-        axes.set_ylabel("distance to the optimum / P, at most")
-        for y, called, colour, style in ((bounds.upper, "upper", UPPER, "-"), (bounds.lower, "lower", LOWER, "--")):
-            axes.plot(*apart(x, y, beginnings(lines)), style, color=colour, marker=".", label=called)
-        if any(bounds.upper) or any(bounds.lower):
+    every = list(figure.subplots(rows, 3).flat)
+    for axes, draw in zip(every, drawings, strict=False):
+        draw(axes, lines)
+    for axes in every[:2] if target else []:
+        axes.axhline(target, color=TARGET, linestyle=":", linewidth=1.2, label="target")
+    for axes in every[len(drawings) :]:
+        axes.remove()
+    finish(figure, every[: len(drawings)], path)
+
+
+def draw_over_time(axes: Any, lines: Sequence[Line]) -> None:
+    axes.set_title("Bounds closing over time")
+    draw_bounds(axes, lines, seconds(lines), "seconds")
+
+
+def draw_over_passes(axes: Any, lines: Sequence[Line]) -> None:
+    axes.set_title("Bounds closing over passes")
+    draw_bounds(axes, lines, passes(lines), "passes")
+
+
+def draw_bounds(axes: Any, lines: Sequence[Line], x: Sequence[float], label: str) -> None:
+    bounds = closing(lines)
+    for y, called, colour, style in (
+        (gaps(lines), "gap", SOFT, ":"),
+        (bounds.upper, "upper", UPPER, "-"),
+        (bounds.lower, "lower", LOWER, "--"),
+    ):
+        axes.plot(*apart(x, y, beginnings(lines)), style, color=colour, marker=".", label=called)
+        if any(y):
             axes.set_yscale("log")
-        axes.set_xlabel(label)
-    cache.set_title("Cache and support")
-    cache.plot(at, [line["cache_rows"] for line in lines], color=UPPER, label="cached")
-    cache.plot(at, [line["support"] for line in lines], "--", color=LOWER, label="support, α > 0")
-    cache.set_xlabel("seconds")
-    cache.set_ylabel("constraints")
-    cache.set_ylim(bottom=0)
-    done = work(lines)
-    where = range(len(done.rounds))
-    rounds.set_title("Exploring and optimising")
-    rounds.bar(where, done.scan, color=UPPER, label="scan")
-    rounds.bar(where, done.ascent, bottom=done.scan, color=LOWER, label="ascent")
-    shown = sorted({*where[:: -(-len(where) // 8)], len(where) - 1})
-    rounds.set_xticks(shown, [str(done.rounds[bar]) for bar in shown])
-    rounds.set_xlabel("round")
-    rounds.set_ylabel("seconds")
-    finish(figure, (over_time, over_passes, cache, rounds), path)
+    axes.set_ylabel("distance to the optimum / P, at most")
+    axes.set_xlabel(label)
+
+
+def draw_cache(axes: Any, lines: Sequence[Line]) -> None:
+    axes.set_title("Cache and support")
+    axes.plot(seconds(lines), [line["cache_rows"] for line in lines], color=UPPER, label="cached")
+    axes.plot(seconds(lines), [line["support"] for line in lines], "--", color=LOWER, label="support, α > 0")
+    axes.set_xlabel("seconds")
+    axes.set_ylabel("constraints")
+    axes.set_ylim(bottom=0)
+
+
+def draw_timeline(axes: Any, lines: Sequence[Line]) -> None:
+    found = timeline(lines)
+    width = found.edges[1]
+    axes.set_title("Exploring and optimising")
+    axes.bar(found.edges[:-1], found.ascent, width, align="edge", color=LOWER, label="optimising")
+    axes.bar(
+        found.edges[:-1], found.scan, width, bottom=found.ascent, align="edge", color=UPPER, label="waiting for scans"
+    )
+    axes.set_xlabel("seconds")
+    axes.set_ylabel("share of the coordinator's time")
+    axes.set_ylim(0, 1)
+
+
+def draw_throughput(axes: Any, lines: Sequence[Line]) -> None:
+    found = timeline(lines)
+    axes.set_title("Throughput")
+    axes.plot(np.array(found.edges[:-1]) + found.edges[1] / 2, found.examples, color=UPPER, label="all workers")
+    axes.set_xlabel("seconds")
+    axes.set_ylabel("examples a second")
+    axes.set_ylim(bottom=0)
+
+
+def draw_workers(axes: Any, lines: Sequence[Line]) -> None:
+    rates = sorted(each.examples / each.busy for each in workers(lines) if each.busy > 0)
+    axes.set_title("Workers")
+    axes.bar(range(1, 1 + len(rates)), rates, color=UPPER, label="examples a second of work")
+    axes.set_xlabel("worker, the slowest first")
+
+
+def draw_staleness(axes: Any, lines: Sequence[Line]) -> None:
+    counts = staleness(lines)
+    axes.set_title("Staleness")
+    axes.bar(range(len(counts)), counts, color=LOWER, label="reports")
+    axes.set_xlabel("versions that a report was behind on its arrival")
 
 
 def apart(x: Sequence[float], y: Values, cuts: Sequence[int]) -> tuple[Any, Any]:

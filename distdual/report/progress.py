@@ -4,12 +4,14 @@ import math
 from types import TracebackType
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from distdual.coordinator.train import Round
+from distdual.report.forecast import left_words, recent_rate, recent_workers, time_left
+from distdual.report.words import clock, short
 
 ROWS = 10  # passes that stay on the screen
 
@@ -17,13 +19,17 @@ COLUMNS = ("pass", "lower", "upper", "gap", "cache", "oracle calls", "elapsed")
 
 
 class ProgressDisplay:
-    """On a terminal a live table, one row a pass; elsewhere one plain line for every certified bound."""
+    """On a terminal a live table, one row a pass, and its pace; elsewhere a plain line for each certified bound."""
 
     def __init__(self, console: Console, target: float) -> None:
         self.console = console
         self.target = target
         self.rows: dict[int, Round] = {}  # the last round of each pass
         self.complete = 0
+        self.seconds: list[float] = []
+        self.gaps: list[float | None] = []
+        self.calls: list[int] = []
+        self.workers: list[tuple[str, ...]] = []  # that had a part in each round
         self.live: Live | None = None
         if console.is_terminal:
             self.live = Live(Text("reading the first shards …"), console=console, refresh_per_second=8)
@@ -38,11 +44,11 @@ class ProgressDisplay:
             self.live.stop()
 
     def __call__(self, line: Round) -> None:
+        self.add(line)
         if self.live:
-            self.add(line)
-            self.live.update(self.table())
+            self.live.update(Group(self.table(), Text(self.pace(), style="dim")))
         elif line.certify:
-            self.console.print(plain(line), soft_wrap=True)
+            self.console.print(plain(line, self.pace()), soft_wrap=True)
 
     def add(self, line: Round) -> None:
         """A pass is counted when it is complete; until then its rounds go by the number it is going to have."""
@@ -50,6 +56,18 @@ class ProgressDisplay:
         under_way = passes == self.complete and not line.certify
         self.rows[passes + under_way] = line
         self.complete = passes
+        self.seconds.append(line.seconds)
+        self.gaps.append(line.gap if math.isfinite(line.gap) else None)
+        self.calls.append(line.totals["oracle_calls"])
+        self.workers.append(tuple(line.workers))
+
+    def pace(self) -> str:
+        """How fast it goes and how long it may yet take, as far as that is known."""
+        words = [f"{short(round(recent_rate(self.seconds, self.calls)))} examples a second"]
+        if n_workers := recent_workers(self.seconds, self.workers):
+            words.append("1 worker" if n_workers == 1 else f"{n_workers} workers")
+        words.append(left_words(time_left(self.seconds, self.gaps, self.target)))
+        return ", ".join(filter(None, words))
 
     def table(self) -> Table:
         title = f"lower ≤ P(w*) ≤ upper · stops at a proven gap of {self.target:.1e}"
@@ -74,26 +92,9 @@ def cells(line: Round) -> tuple[str, ...]:
     )
 
 
-def short(count: int) -> str:
-    """A count in at most 7 characters: 12,345 or 12.3 M."""
-    if count < 100_000:
-        return f"{count:,}"
-    for unit, size in (("k", 1e3), ("M", 1e6), ("G", 1e9)):
-        if count < 999.5 * size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count / 1e12:.3g} T"
-
-
-def clock(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes}:{rest:02d} min" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d} h"
-
-
-def plain(line: Round) -> str:
+def plain(line: Round, pace: str = "") -> str:
     return (
         f"pass={line.totals['passes']} lower={line.lower:.6g} upper={line.upper:.6g} gap={line.gap:.2e} "
         f"rows={line.cache_rows} support={line.support} oracle_calls={line.totals['oracle_calls']} "
-        f"seconds={line.seconds:.1f}"
+        f"seconds={line.seconds:.1f}{pace and f' ({pace})'}"
     )

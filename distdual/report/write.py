@@ -7,7 +7,7 @@ from distdual.data.location import Location
 from distdual.errors import InputError
 from distdual.model import read_about, read_json
 from distdual.report.history import Line, read_log
-from distdual.report.page import page
+from distdual.report.page import Run, page
 from distdual.report.plots import new_figure, plot_run
 
 
@@ -15,6 +15,9 @@ class Found(NamedTuple):
     log: Path
     lines: list[Line]
     certificate: dict[str, Any] | None  # of the model, where that was named
+
+    def about(self, name: str) -> Run:
+        return Run(self.lines, name, self.certificate, None if self.certificate is None else self.certificate["target"])
 
 
 def write_report(run: str, out: Path | None = None, *, png: bool = True) -> list[Path]:
@@ -28,11 +31,11 @@ def write_report(run: str, out: Path | None = None, *, png: bool = True) -> list
         new_figure(1, 1)  # says at once if there is nothing to draw with
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(page(found.lines, run, found.certificate), encoding="utf-8")
+        target.write_text(page(found.about(run)), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror}") from None
     if png:
-        plot_run(found.lines, run, picture)
+        plot_run(found.lines, run, picture, found.about(run).target)
     return [target, picture] if png else [target]
 
 

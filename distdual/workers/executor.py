@@ -156,6 +156,11 @@ def open_executor(
         yield from _closing(InlineExecutor(dataset, problem))
 
 
+def dask_page(executor: Executor) -> str | None:
+    """The address of the page on which Dask shows its workers; None where scans run in threads."""
+    return executor.client.dashboard_link or None if isinstance(executor, DaskExecutor) else None
+
+
 def on_dask(client: Any, dataset: Dataset | MemoryDataset, problem: Problem, cluster: ClusterConfig) -> DaskExecutor:
     """An executor whose workers have, or get, the module of a user's own problem."""
 

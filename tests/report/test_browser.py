@@ -1,78 +1,213 @@
-"""The report in a real browser: curves are seen, nothing overflows, nothing complains. Needs Debian's chromium."""
+"""Both pages in a real browser: curves are seen, nothing overflows, nothing complains. Needs Debian's chromium."""
 
-import html
 import re
 import shutil
 import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from distdual.report.page import page
-from tests.report.test_report import line
+from distdual.report.live import Dashboard
+from distdual.report.page import Run, page
+from distdual.report.runlog import About
+from tests.report.sample import asynchronous, round_of
 
+ROOT = Path(__file__).parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no browser is installed; `apt-get install chromium` runs the tests of the report's page"
+    CHROMIUM is None or DRIVER is None,
+    reason="no browser is installed; `apt-get install chromium chromium-driver` runs the tests of the pages",
+)
+OPTIONS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --disable-dev-shm-usage --hide-scrollbars"
 )
 
-LINES = [
-    {
-        **line(100 - 50 / at, 100 + 60 / at, oracle_calls=10 * at, wait_seconds=at, ascent_seconds=2.0 * at),
-        "seconds": at,
-    }
-    for at in range(1, 30)
-]
+OLD = [{key: each[key] for key in each if key not in ("staleness", "workers")} for each in asynchronous()]
 CERTIFICATE = {"lower": 99.0, "upper": 101.0, "gap": 0.02, "target": 0.1, "certified": True, "model": "models/" * 30}
+ABOUT = About({"output": {"url": "runs/model"}, "solver": {"gap": 1e-3}}, 100, 4, "http://127.0.0.1:8787/status")
 
-PROBE = """<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><title>?</title>
-<body style="margin:0"><iframe style="border:0;width:{width}px;height:2400px" srcdoc="{content}"></iframe><script>
-onload = () => {{
-  const inner = document.querySelector("iframe").contentDocument, root = inner.documentElement;
-  const box = inner.querySelector("path.line.upper:not(:first-child)").getBoundingClientRect();
-  const text = [...inner.querySelectorAll("svg text")].map(t => t.getBoundingClientRect().height);
-  const paper = inner.defaultView.getComputedStyle(inner.body).backgroundColor;
-  document.title = [root.scrollWidth, box.width, box.height, Math.min(...text), paper].join("|");
-}};</script>"""
+PROBE = """
+const root = document.documentElement, box = each => each.getBoundingClientRect();
+const curves = [...document.querySelectorAll("path.line")].filter(each => !each.closest(".legend"));
+const bars = [...document.querySelectorAll("rect.bar")];
+const inside = [...document.querySelectorAll("svg, figure, section, table, .tile, .state, header p")];
+return {
+  scroll: root.scrollWidth, seen: inside.every(each => box(each).left >= 0 && box(each).right <= innerWidth),
+  titles: [...document.querySelectorAll("figcaption")].map(each => each.textContent),
+  curves: curves.map(each => [box(each).width, box(each).height]), bars: bars.map(each => box(each).height),
+  text: Math.min(...[...document.querySelectorAll("svg text")].map(each => box(each).height)),
+  paper: getComputedStyle(document.body).backgroundColor, ink: getComputedStyle(document.body).color,
+};
+"""
 
 
-def chromium(folder: Path, file: Path, *options: str) -> Any:
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr"]
-    command += [f"--user-data-dir={folder / 'profile'}", *options, file.as_uri()]
-    return subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=True)
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM or ""
+    for option in (*OPTIONS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(option)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    driver.set_page_load_timeout(30)
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+def show(browser: Any, url: str, width: int = 1280, *, dark: bool = False) -> None:
+    """Open a page in a window of this width."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+    browser.get_log("browser")  # what an earlier page said
+    browser.get(url)
+
+
+def brightness(colour: str) -> float:
+    return float(np.mean([int(part) for part in re.findall(r"\d+", colour)[:3]]))
+
+
+def assert_readable(browser: Any, width: int, *, dark: bool) -> dict[str, Any]:
+    found: dict[str, Any] = browser.execute_script(PROBE)
+    assert browser.get_log("browser") == []
+    assert found["scroll"] == width  # nothing to scroll sideways
+    assert found["seen"]
+    assert len(found["curves"]) >= 8
+    assert min(across for across, _ in found["curves"]) > 200
+    assert sum(up > 30 for _, up in found["curves"]) >= 8
+    assert min(found["bars"]) > 0
+    assert found["text"] >= 11
+    assert (brightness(found["paper"]) < 60) == dark
+    assert abs(brightness(found["paper"]) - brightness(found["ink"])) > 150
+    return found
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
-def test_the_page_is_readable(width: int, dark: bool, tmp_path: Path) -> None:
-    probe = tmp_path / "probe.html"
-    content = html.escape(page(LINES, "a run " * 20, CERTIFICATE))
-    probe.write_text(PROBE.format(width=width, content=content), encoding="utf-8")
-    scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
-    ran = chromium(tmp_path, probe, "--dump-dom", f"--window-size={max(500, width)},2400", scheme)
-    assert "CONSOLE" not in ran.stderr, ran.stderr
-    title = re.search(r"<title>([^<]*)</title>", ran.stdout)
-    assert title is not None
-    found = title[1].split("|")
-    scroll, across, up, smallest = map(float, found[:4])
-    assert scroll == width  # nothing to scroll sideways
-    assert across > width / 8
-    assert up > 30
-    assert smallest >= 11
-    brightness = np.mean([int(part) for part in re.findall(r"\d+", found[4])[:3]])
-    assert (brightness < 60) == dark
+def test_the_report_is_readable(width: int, dark: bool, browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(page(Run(OLD, "a run " * 20, CERTIFICATE, 0.1)), encoding="utf-8")
+    show(browser, file.as_uri(), width, dark=dark)
+    found = assert_readable(browser, width, dark=dark)
+    assert "Workers" not in found["titles"]
 
 
-def test_a_picture_of_it_has_both_curves(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_live_page_is_readable(width: int, dark: bool, browser: Any) -> None:
+    with Dashboard("0") as dashboard:
+        dashboard.begin(ABOUT)
+        dashboard.lines += asynchronous()
+        show(browser, dashboard.url, width, dark=dark)
+        found = assert_readable(browser, width, dark=dark)
+        assert {"Workers", "Staleness", "Throughput", "Exploring and optimising"} <= set(found["titles"])
+        browser.get("about:blank")
+
+
+def state(browser: Any) -> str:
+    return str(browser.execute_script("return document.querySelector('.state').textContent"))
+
+
+def test_an_open_page_follows_the_run_and_keeps_its_end(browser: Any) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    wait = WebDriverWait(browser, 20, poll_frequency=0.1)
+    lines = asynchronous()
+    with Dashboard("0") as dashboard:
+        show(browser, dashboard.url)
+        assert state(browser) == "running"
+        assert "No round has ended yet" in browser.page_source
+        dashboard.begin(ABOUT)
+        for each in lines[:10]:
+            dashboard.write(round_of(each))
+        wait.until(lambda _: browser.title.startswith(f"gap {lines[9]['gap']:.1e}"))
+        for each in lines[10:]:
+            dashboard.write(round_of(each))
+        wait.until(lambda _: browser.title.startswith(f"gap {lines[-1]['gap']:.1e}"))
+        link = browser.execute_script("return document.querySelector('header a').href")
+        assert link == "http://127.0.0.1:8787/status"
+        dashboard.end(CERTIFICATE)
+    wait.until(lambda _: state(browser) == "certified")
+    browser.execute_script("window.before = document.body.innerHTML")
+    time.sleep(2.5)  # longer than the page takes to look for news
+    assert browser.execute_script("return window.before === document.body.innerHTML")
+    assert browser.get_log("browser") == []
+
+
+KILLED = """
+import sys
+from distdual.report.live import Dashboard
+from tests.report.sample import asynchronous
+with Dashboard("0") as dashboard:
+    dashboard.lines += asynchronous()
+    print(dashboard.url, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_page_whose_run_was_killed_says_so_and_keeps_what_it_knew(browser: Any) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    command = [sys.executable, "-c", KILLED]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
+        try:
+            assert run.stdout is not None
+            show(browser, run.stdout.readline().strip())
+            wait = WebDriverWait(browser, 20)
+            wait.until(lambda _: browser.execute_script("return events.readyState === EventSource.OPEN"))
+        finally:
+            run.kill()
+        news = "return document.getElementById('news').textContent"
+        wait.until(lambda _: "no connection" in browser.execute_script(news))
+        assert len(browser.execute_script(PROBE)["curves"]) >= 8
+
+
+def test_the_pointer_is_told_the_values_below_it(browser: Any, tmp_path: Path) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.by import By
+
+    file = tmp_path / "page.html"
+    file.write_text(page(Run(asynchronous(), "a run", None, 1e-3)), encoding="utf-8")
+    show(browser, file.as_uri())
+    told = {}
+    for figure in browser.find_elements(By.CSS_SELECTOR, "figure"):
+        picture = figure.find_element(By.CSS_SELECTOR, "svg")
+        browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", picture)
+        ActionChains(browser).move_to_element(picture).perform()
+        title = figure.find_element(By.CSS_SELECTOR, "figcaption").text
+        told[title] = browser.find_element(By.CSS_SELECTOR, ".tip").text.splitlines()
+        hair = figure.find_element(By.CSS_SELECTOR, ".hair.on").rect
+        box = picture.rect
+        assert abs(hair["x"] - (box["x"] + box["width"] / 2)) < box["width"] / 5
+    first = asynchronous()[int(told["Bounds closing over time"][0].split()[0]) - 1]
+    assert told["Bounds closing over time"][1] == f"gap {first['gap']:.2e}"
+    assert [words.split()[0] for words in told["Bounds closing over passes"][1:]] == ["gap", "upper", "lower"]
+    assert told["Exploring and optimising"][1:] == ["optimising 60 %", "waiting for scans 20 %"]
+    assert told["Workers"][0].startswith("tcp://10.0.0.")
+    assert told["Staleness"] == ["1", "reports 75"]
+    ActionChains(browser).move_to_element(browser.find_element(By.CSS_SELECTOR, "h1")).perform()
+    assert not browser.find_element(By.CSS_SELECTOR, ".tip").is_displayed()
+
+
+def test_a_picture_of_it_has_both_curves(browser: Any, tmp_path: Path) -> None:
     from matplotlib.image import imread
 
-    (tmp_path / "page.html").write_text(page(LINES, "a run"), encoding="utf-8")
+    (tmp_path / "page.html").write_text(page(Run(OLD, "a run")), encoding="utf-8")
+    show(browser, (tmp_path / "page.html").as_uri())
     shot = tmp_path / "shot.png"
-    scheme = "--blink-settings=preferredColorScheme=1"
-    ran = chromium(tmp_path, tmp_path / "page.html", f"--screenshot={shot}", "--window-size=1280,1200", scheme)
-    assert "CONSOLE" not in ran.stderr, ran.stderr
+    assert browser.save_screenshot(str(shot))
     pixels = np.round(imread(shot)[:, :, :3] * 255).astype(int)
     for colour in ((0xC2, 0x41, 0x0C), (0x0B, 0x62, 0xC4)):
         assert (np.abs(pixels - colour).sum(axis=2) < 12).sum() > 300

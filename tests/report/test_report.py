@@ -16,13 +16,25 @@ import distdual
 from distdual.data.prepare import prepare_arrays
 from distdual.errors import InputError
 from distdual.report.charts import Series, line_chart, linear_axis, log_axis
-from distdual.report.history import beginnings, closing, passes, problems, read_log, work
-from distdual.report.page import page
+from distdual.report.history import (
+    beginnings,
+    closing,
+    condensed,
+    events,
+    passes,
+    problems,
+    read_log,
+    staleness,
+    timeline,
+    workers,
+)
+from distdual.report.page import MOST_EVENTS, MOST_WORKERS, Run, page
 from distdual.report.write import write_report
 from tests.build import examples
+from tests.report.sample import asynchronous, line
 from tests.shell import assert_refused, call
 
-VOID = {"meta", "link", "path", "line", "circle"}
+VOID = {"meta", "link", "path", "line", "circle", "rect"}
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +54,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def line(lower: float, upper: float | None, **more: Any) -> dict[str, Any]:
-    totals = {"passes": 1, "rounds": 1, "oracle_calls": 10, "wait_seconds": 0.5, "ascent_seconds": 1.0}
-    told = {"seconds": 1.0, "cache_rows": 5, "support": 4, "certify": False, "totals": {**totals, **more}}
-    return {**told, "lower": lower, "upper": upper, "gap": None, "events": []}
-
-
 def test_both_bounds_close_to_the_proven_gap(run: Path) -> None:
     lines = read_log(run / "run.jsonl")
     found = closing(lines)
@@ -63,16 +69,88 @@ def test_passes_count_oracle_calls(run: Path) -> None:
     found = passes(lines)
     assert found == [line["totals"]["oracle_calls"] / 3000 for line in lines]
     assert passes([line(0.0, None, passes=3)]) == [3.0]
+    assert passes([line(0.0, None, passes=0)]) == [0.0]
+    mixed = [(0, 50), (1, 110), (1, 150), (2, 200), (3, 330)]  # scans of the next pass begin before a pass has ended
+    found = passes([line(0.0, None, passes=done, oracle_calls=calls) for done, calls in mixed])
+    assert found == [0.5, 1.1, 1.5, 2.0, 3.3]
 
 
-def test_work_adds_up_however_many_rounds_there_are(run: Path) -> None:
+def test_the_timeline_adds_up_however_many_rounds_there_are(run: Path) -> None:
     lines = read_log(run / "run.jsonl")
     for most in (1, 2, 3, 60):
-        found = work(lines, most)
-        assert len(found.rounds) <= most
-        assert found.rounds[-1] == len(lines)
-        assert sum(found.scan) == pytest.approx(lines[-1]["totals"]["wait_seconds"])
-        assert sum(found.ascent) == pytest.approx(lines[-1]["totals"]["ascent_seconds"])
+        found = timeline(lines, most)
+        width = found.edges[1]
+        assert len(found.edges) - 1 == len(found.scan) == len(found.ascent) == len(found.examples) <= most
+        assert found.edges[-1] == lines[-1]["seconds"]
+        assert width * sum(found.scan) == pytest.approx(lines[-1]["totals"]["wait_seconds"])
+        assert width * sum(found.ascent) == pytest.approx(lines[-1]["totals"]["ascent_seconds"])
+        assert width * sum(found.examples) == pytest.approx(lines[-1]["totals"]["oracle_calls"])
+
+
+def test_what_a_round_did_lies_in_the_time_it_took() -> None:
+    first = {**line(0.0, None, wait_seconds=1.0, ascent_seconds=0.0, oracle_calls=10), "seconds": 1.0}
+    second = {**line(0.0, None, wait_seconds=1.0, ascent_seconds=1.5, oracle_calls=10), "seconds": 4.0}
+    anew = {**line(0.0, None, wait_seconds=0.5, ascent_seconds=0.0, oracle_calls=5), "seconds": 5.0}  # totals restart
+    found = timeline([first, second, anew], 5)
+    assert found.edges == [0, 1, 2, 3, 4, 5]
+    assert found.scan == pytest.approx([1, 0, 0, 0, 0.5])
+    assert found.ascent == pytest.approx([0, 0.5, 0.5, 0.5, 0])
+    assert found.examples == pytest.approx([10, 0, 0, 0, 5])
+
+
+def test_workers_and_staleness_are_summed_over_rounds() -> None:
+    lines = [
+        {**line(0.0, None), "staleness": [3, 1], "workers": {"b": [10, 0.5]}},
+        line(0.0, None),
+        {**line(0.0, None), "staleness": [1, 0, 2], "workers": {"b": [5, 0.25], "a": [1, 1.0]}},
+    ]
+    assert staleness(lines) == [4, 1, 2]
+    assert workers(lines) == [("a", 1, 1.0), ("b", 15, 0.75)]
+    text = page(Run(lines, "a run"))
+    assert "Staleness" in text
+    assert "Workers" in text
+    assert json.dumps("b\n15 examples\nbusy 75 %\nexamples a second 20")[1:-1] in text
+
+
+def test_fewer_lines_tell_the_same() -> None:
+    lines = asynchronous(30)
+    for most in (1, 7, 29, 30):
+        found = condensed(lines, most)
+        assert len(found) <= most
+        assert found[-1]["totals"] == lines[-1]["totals"]
+        assert staleness(found) == staleness(lines)
+        assert [(each.name, each.examples) for each in workers(found)] == [
+            (each.name, each.examples) for each in workers(lines)
+        ]
+        assert [event for _, event in events(found)] == [event for _, event in events(lines)]
+
+
+def test_what_the_log_does_not_tell_has_no_picture() -> None:
+    text = page(Run([line(0.0, None), {**line(1.0, 2.0), "staleness": [], "workers": {}}], "an old run"))
+    assert "Staleness" not in text
+    assert "Workers" not in text
+
+
+def test_of_very_many_workers_and_events_few_are_shown_and_the_page_says_so() -> None:
+    busy = {f"w{at}": [at, 1.0] for at in range(1, 100)}
+    text = page(Run([{**line(1.0, 2.0), "workers": busy, "events": [f"event {at}" for at in range(500)]}], "a run"))
+    assert f"the slowest {MOST_WORKERS} of 99 workers" in text
+    assert "w24" in text
+    assert "w25" not in text
+    assert f"the last {MOST_EVENTS} of 500" in text
+    assert "event 499<" in text
+    assert "event 299<" not in text
+
+
+def test_the_state_is_said_in_words() -> None:
+    lines = [line(1.0, 2.0)]
+    certificate = {"lower": 1.0, "upper": 2.0, "gap": 0.5, "target": 0.1, "certified": False, "reason": "max_passes"}
+    assert ">not certified: max_passes<" in page(Run(lines, "a", certificate, 0.1))
+    assert ">certified<" in page(Run(lines, "a", {**certificate, "certified": True}, 0.1))
+    assert ">running<" in page(Run(lines, "a", running=True))
+    assert ">ended without a certificate: no disk<" in page(Run(lines, "a", failure="no disk"))
+    assert 'class="state' not in page(Run(lines, "a"))
+    assert "No round has ended yet" in page(Run([], "a", running=True))
 
 
 def test_bounds_that_open_again_are_of_another_problem() -> None:
@@ -83,8 +161,8 @@ def test_bounds_that_open_again_are_of_another_problem() -> None:
 
 
 def test_where_no_upper_bound_is_proven_nothing_is_drawn_and_the_page_says_so() -> None:
-    text = page([line(0.0, None), line(1.0, None)], "a run")
-    assert "nothing was proven that could be drawn" in text
+    text = page(Run([line(0.0, None), line(1.0, None)], "a run"))
+    assert "nothing is proven yet that could be drawn" in text
     assert "no upper bound is proven" in text
 
 
@@ -115,7 +193,7 @@ class Checker(HTMLParser):
         self.words: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
-        assert tag != "script"
+        assert tag != "script" or not attrs
         assert not any(value and "//" in value for _, value in attrs)
         if tag not in VOID:
             self.open.append(tag)
@@ -125,7 +203,8 @@ class Checker(HTMLParser):
             assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        self.words.append(data)
+        if self.open[-1:] not in (["script"], ["style"]):
+            self.words.append(data)
 
 
 def test_the_page_is_complete_and_well_formed(run: Path) -> None:
@@ -146,7 +225,7 @@ def test_the_page_is_complete_and_well_formed(run: Path) -> None:
 
 
 def test_names_are_escaped(run: Path) -> None:
-    assert "<b>&" not in page(read_log(run / "run.jsonl"), "<b>& run")
+    assert "<b>&" not in page(Run(read_log(run / "run.jsonl"), "<b>& run"))
 
 
 def test_a_log_alone_will_do_and_a_cut_off_line_does_not_count(run: Path, tmp_path: Path) -> None:
@@ -165,6 +244,10 @@ def test_a_log_alone_will_do_and_a_cut_off_line_does_not_count(run: Path, tmp_pa
         ('{"seconds": 1}\n', "line 1: lower is missing or no number"),
         (json.dumps({**line(1.0, 2.0), "lower": True}) + "\n", "lower is missing"),
         (json.dumps({**line(1.0, 2.0), "upper": "high"}) + "\n", "upper is no number"),
+        (json.dumps({**line(1.0, 2.0), "staleness": 3}) + "\n", "staleness is no list of counts"),
+        (json.dumps({**line(1.0, 2.0), "staleness": [1, -1]}) + "\n", "staleness is no list of counts"),
+        (json.dumps({**line(1.0, 2.0), "workers": {"a": [1]}}) + "\n", "workers no table"),
+        (json.dumps({**line(1.0, 2.0), "workers": {"a": [1, None]}}) + "\n", "workers no table"),
         (json.dumps(line(1.0, 2.0)) + "\n" + json.dumps({**line(1.0, 2.0), "totals": 3}) + "\n", "line 2: passes"),
     ],
 )
@@ -224,6 +307,6 @@ def test_a_long_run_makes_a_page_of_bounded_size() -> None:
         {**line(float(value), 20_000.0 + 1 / (at + 1), oracle_calls=at, wait_seconds=at), "seconds": float(at)}
         for at, value in enumerate(lower)
     ]
-    text = page(lines, "long")
-    assert len(text) < 100_000
+    text = page(Run(lines, "long"))
+    assert len(text) < 120_000
     assert math.isfinite(closing(lines).lower[-1] or 0.0)

@@ -1,0 +1,78 @@
+"""How fast does a run go, and when may it end? From what it has done so far; where that does not tell, nothing."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+LEAST_GAPS = 4  # proven ones, before anything is said of the next
+AGREE = 4.0  # two forecasts that differ by more are none
+STRETCH = 0.1  # share of the run that counts as recent, and at least …
+LEAST_SECONDS = 2.0
+UNITS = ((1.0, "s"), (60.0, "min"), (3600.0, "h"))
+
+
+def time_left(seconds: Sequence[float], gaps: Sequence[float | None], target: float) -> tuple[float, float] | None:
+    """Seconds until the gap is proven, at least and at most, if it goes on closing as it did.
+
+    The gap closes by a factor a second. Its pace is taken once over the last third of the proven gaps and once over the
+    last two; both say when `target` is reached, and None is returned unless they agree.
+    """
+    proven = closing_gaps(seconds, gaps)
+    if len(proven) < LEAST_GAPS or proven[-1][1] <= target:
+        return None
+    last, gap = proven[-1]
+    found = []
+    for share in (3, 1.5):
+        then, before = proven[-1 - max(1, int(len(proven) / share))]
+        left = (last - then) * math.log(gap / target) / math.log(before / gap) if last > then else 0.0
+        found.append(max(0.0, left - (seconds[-1] - last)))
+    low, high = min(found), max(found)
+    return (low, high) if 0 < high <= AGREE * low else None
+
+
+def closing_gaps(seconds: Sequence[float], gaps: Sequence[float | None]) -> list[tuple[float, float]]:
+    """When a smaller gap was proven, and which; of the last problem alone, where bounds began anew."""
+    proven: list[tuple[float, float]] = []
+    for at, gap in zip(seconds, gaps, strict=True):
+        if gap is None or gap <= 0 or (proven and gap > proven[-1][1]):
+            proven.clear()
+        if gap is not None and gap > 0 and (not proven or gap < proven[-1][1]):
+            proven.append((at, gap))
+    return proven
+
+
+def recent_rate(seconds: Sequence[float], counts: Sequence[float]) -> float:
+    """What a count grows by a second, over the last tenth of the run or, where that is short, a little more."""
+    now, late = seconds[-1], lately(seconds)
+    then = next((at for at in reversed(range(len(seconds) - 1)) if seconds[at] <= late), None)
+    before, done = (0.0, 0.0) if then is None else (seconds[then], counts[then])
+    return max(0.0, (counts[-1] - done) / (now - before)) if now > before else 0.0
+
+
+def recent_workers(seconds: Sequence[float], workers: Sequence[Iterable[str]]) -> int:
+    """How many workers had a part in the last tenth of the run or, if none had, when one last had."""
+    found: set[str] = set()
+    for at, names in zip(reversed(seconds), reversed(workers), strict=True):
+        if found and at < lately(seconds):
+            break
+        found.update(names)
+    return len(found)
+
+
+def lately(seconds: Sequence[float]) -> float:
+    return seconds[-1] - max(LEAST_SECONDS, STRETCH * seconds[-1])
+
+
+def left_words(found: tuple[float, float] | None) -> str:
+    """As a person would say it: no more digits than are known."""
+    if found is None:
+        return ""
+    (low, unit), (high, other) = rounded(found[0]), rounded(found[1])
+    begin = "" if (low, unit) == (high, other) else f"{low} to " if unit == other else f"{low} {unit} to "
+    return f"about {begin}{high} {other} left"
+
+
+def rounded(seconds: float) -> tuple[int, str]:
+    length, unit = next((each for each in UNITS if seconds < 90 * each[0]), UNITS[-1])
+    amount = seconds / length
+    step = 1 if amount < 10 else 5 if amount < 50 else 10
+    return max(1, step * round(amount / step)), unit

@@ -1,0 +1,173 @@
+"""Who else keeps runs? MLflow and TensorBoard, where [output] names them; each is an extra, imported only then.
+
+A service that is missing at the beginning is bad input. One that fails later is told of once, and training goes on.
+"""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from distdual.coordinator.train import Round
+from distdual.errors import InputError, Suspended
+from distdual.report.runlog import About, as_line
+
+log = logging.getLogger(__name__)
+
+EXPERIMENT = "distdual"
+PATIENCE = 2.0  # seconds for which metrics are gathered before they are sent
+MOST = 500  # metrics that MLflow takes at once, with room to spare
+LONGEST = 500  # characters of a parameter that every store takes
+
+
+def metrics(line: Round) -> dict[str, float]:
+    """The numbers of a round, without those that are not known yet."""
+    told = as_line(line)
+    names = ("lower", "upper", "gap", "estimate", "cache_rows", "cache_bytes", "support", "seconds")
+    found = {name: told[name] for name in names if told[name] is not None}
+    found |= {name: value for name, value in line.totals.items() if isinstance(value, int | float)}
+    if sum(line.staleness):
+        found["staleness"] = sum(age * n for age, n in enumerate(line.staleness)) / sum(line.staleness)
+    if line.workers:
+        found["workers"] = len(line.workers)
+    return {name: float(value) for name, value in found.items()}
+
+
+def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """A config as single keys, such as solver.C, and texts."""
+    found: dict[str, str] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{key}.")
+        elif value is not None:
+            found[prefix + key] = str(value)[:LONGEST]
+    return found
+
+
+class TensorBoardLog:
+    """Event files in a local folder."""
+
+    def __init__(self, folder: str) -> None:
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError:
+            raise InputError(
+                "output.tensorboard needs tensorboardX, which is not installed: pip install 'distdual[tensorboard]'"
+            ) from None
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            self.writer = SummaryWriter(folder)
+        except OSError as error:
+            raise InputError(f"output.tensorboard: {folder} cannot be written: {error.strerror}") from None
+        self.step = 0
+
+    def __enter__(self) -> "TensorBoardLog":
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.writer.close()
+
+    def begin(self, about: About) -> None:
+        self._text("config", about.config)
+
+    def write(self, line: Round) -> None:
+        self.step += 1
+        for name, value in metrics(line).items():
+            group = "bounds" if name in ("lower", "upper", "gap", "estimate") else "run"
+            self.writer.add_scalar(f"{group}/{name}", value, self.step, display_name=name)
+
+    def end(self, certificate: Mapping[str, Any]) -> None:
+        self.writer.add_scalar("bounds/certified", float(certificate["certified"]), self.step)
+        self._text("certificate", certificate)
+
+    def _text(self, name: str, value: Mapping[str, Any]) -> None:
+        words = json.dumps(value, indent=2, default=str)
+        self.writer.add_text(name, "".join(f"    {line}\n" for line in words.splitlines()))  # as Markdown shows code
+
+
+class MlflowLog:
+    """A run of the experiment `distdual`, or of MLFLOW_EXPERIMENT_NAME, on a tracking server."""
+
+    def __init__(self, uri: str) -> None:
+        # A server that does not answer must not hold up a training for the minutes that MLflow would wait.
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+        try:
+            from mlflow import MlflowClient
+            from mlflow.exceptions import MlflowException
+        except ImportError:
+            raise InputError(
+                "output.mlflow needs mlflow-skinny, which is not installed: pip install 'distdual[mlflow]'"
+            ) from None
+        self.failures = (MlflowException, OSError)
+        self.uri, self.step, self.alive = uri, 0, True
+        self.waiting: list[Any] = []
+        self.sent = time.monotonic()
+        try:
+            self.client = MlflowClient(tracking_uri=uri)
+            self.run = self.client.create_run(self._experiment()).info.run_id
+        except self.failures as error:
+            raise InputError(f"output.mlflow: {uri} cannot be used: {first_sentence(error)}") from None
+
+    def _experiment(self) -> str:
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
+        found = self.client.get_experiment_by_name(name)
+        return str(found.experiment_id if found else self.client.create_experiment(name))
+
+    def __enter__(self) -> "MlflowLog":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
+        self._send()
+        killed = kind is not None and issubclass(kind, KeyboardInterrupt | Suspended)
+        status = "FINISHED" if kind is None else "KILLED" if killed else "FAILED"
+        self._try(self.client.set_terminated, self.run, status)
+
+    def begin(self, about: About) -> None:
+        from mlflow.entities import Param
+
+        told = {**flat(about.config), "n_examples": str(about.n_examples), "n_shards": str(about.n_shards)}
+        params = [Param(key, value) for key, value in told.items()]
+        for at in range(0, len(params), 100):  # as many as MLflow takes at once
+            self._try(self.client.log_batch, self.run, params=params[at : at + 100])
+        self._try(self.client.set_tag, self.run, "mlflow.runName", about.config["output"]["url"])
+
+    def write(self, line: Round) -> None:
+        self.step += 1
+        self._add(metrics(line))
+        if time.monotonic() - self.sent > PATIENCE or len(self.waiting) > MOST:
+            self._send()
+
+    def end(self, certificate: Mapping[str, Any]) -> None:
+        self._add({"certified": float(certificate["certified"])})
+        for name in ("certified", "reason", "lower", "upper", "gap", "target", "model"):
+            self._try(self.client.set_tag, self.run, name, str(certificate[name]))
+
+    def _add(self, values: Mapping[str, float]) -> None:
+        from mlflow.entities import Metric
+
+        now = time.time_ns() // 1_000_000
+        self.waiting += [Metric(name, value, now, self.step) for name, value in values.items()]
+
+    def _send(self) -> None:
+        for at in range(0, len(self.waiting), MOST):
+            self._try(self.client.log_batch, self.run, metrics=self.waiting[at : at + MOST])
+        self.waiting, self.sent = [], time.monotonic()
+
+    def _try(self, ask: Any, *arguments: Any, **more: Any) -> None:
+        """Ask MLflow for something; once it has failed, no more."""
+        if not self.alive:
+            return
+        try:
+            ask(*arguments, **more)
+        except self.failures as error:
+            self.alive = False
+            log.warning("output.mlflow: training goes on without %s: %s", self.uri, first_sentence(error))
+
+
+def first_sentence(error: BaseException) -> str:
+    return " ".join(str(error).split()).split(". ")[0][:300]

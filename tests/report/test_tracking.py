@@ -1,0 +1,174 @@
+"""MLflow and TensorBoard hear what the run log says, from the real packages; without them one sentence says so."""
+
+import json
+import logging
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import distdual
+from distdual.data.prepare import prepare_arrays
+from distdual.errors import InputError
+from distdual.report.runlog import About
+from distdual.report.tracking import MlflowLog, flat, metrics
+from tests.build import examples
+from tests.report.sample import asynchronous, round_of
+from tests.s3_server import free_ports
+from tests.shell import assert_refused, call
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tracking")
+    made = examples(1, 600, 5)
+    prepare_arrays(made.x, made.y, str(folder / "data"), "binary", shard_bytes=5_000)
+    return folder / "data"
+
+
+def train(data: Path, folder: Path, **output: str) -> Any:
+    output = {"url": str(folder / "model"), **output}
+    return distdual.train(
+        {"data": {"url": str(data)}, "problem": {"kind": "binary"}, "solver": {"gap": 1e-5}, "output": output}
+    )
+
+
+def event_files(folder: Path) -> list[Any]:
+    """The events that TensorBoard would read: each behind its length and a checksum of that, before its own."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    (file,) = folder.glob("events.out.tfevents.*")
+    content, found = file.read_bytes(), []
+    while content:
+        (length,) = struct.unpack("<Q", content[:8])
+        found.append(Event.FromString(content[12 : 12 + length]))
+        content = content[16 + length :]
+    return found
+
+
+def test_tensorboard_gets_every_round_and_the_certificate(data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX", reason="tensorboardX is not installed: pip install 'distdual[tensorboard]'")
+    result = train(data, tmp_path, tensorboard=str(tmp_path / "board" / "run"))
+    scalars: dict[str, list[tuple[int, float]]] = {}
+    texts: dict[str, str] = {}
+    for event in event_files(tmp_path / "board" / "run"):
+        for value in event.summary.value:
+            if value.HasField("tensor"):
+                texts[value.tag] = value.tensor.string_val[0].decode()
+            else:
+                scalars.setdefault(value.tag, []).append((event.step, value.simple_value))
+    lower = [line.lower for line in result.history]
+    assert [step for step, _ in scalars["bounds/lower"]] == list(range(1, 1 + len(lower)))
+    assert [value for _, value in scalars["bounds/lower"]] == pytest.approx(lower, rel=1e-6)
+    assert scalars["bounds/gap"][-1][1] == pytest.approx(result.certificate["gap"], rel=1e-5)
+    assert scalars["bounds/certified"][-1][1] == 1.0
+    assert scalars["run/oracle_calls"][-1][1] == result.certificate["oracle_calls"]
+    told = json.loads(texts["certificate/text_summary"])
+    assert told["upper"] == result.certificate["upper"]
+    assert json.loads(texts["config/text_summary"])["solver"]["gap"] == 1e-5
+
+
+@pytest.fixture
+def mlflow(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # the one store that mlflow-skinny has by itself
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    return pytest.importorskip("mlflow", reason="mlflow is not installed: pip install 'distdual[mlflow]'")
+
+
+def test_mlflow_gets_params_rounds_and_the_certificate(data: Path, tmp_path: Path, mlflow: Any) -> None:
+    uri = (tmp_path / "mlruns").as_uri()
+    result = train(data, tmp_path, mlflow=uri)
+    client = mlflow.MlflowClient(tracking_uri=uri)
+    (run,) = client.search_runs([client.get_experiment_by_name("distdual").experiment_id])
+    assert run.info.status == "FINISHED"
+    assert run.data.params["solver.gap"] == "1e-05"
+    assert run.data.params["n_examples"] == "600"
+    assert run.data.tags["certified"] == "True"
+    assert run.data.metrics["gap"] == result.certificate["gap"]
+    lower = sorted(client.get_metric_history(run.info.run_id, "lower"), key=lambda metric: metric.step)
+    assert [metric.value for metric in lower] == [line.lower for line in result.history]
+
+
+def test_an_mlflow_run_that_fails_is_marked_as_failed(tmp_path: Path, mlflow: Any) -> None:
+    uri = (tmp_path / "mlruns").as_uri()
+    log = MlflowLog(uri)
+    log.begin(About({"output": {"url": "a"}}, 1, 1))
+    log.write(round_of(asynchronous()[5]))
+    log.__exit__(ValueError, ValueError(), None)
+    found = mlflow.MlflowClient(tracking_uri=uri).get_run(log.run)
+    assert found.info.status == "FAILED"
+    assert found.data.metrics["lower"] == asynchronous()[5]["lower"]
+
+
+def test_an_mlflow_server_that_is_not_there_is_bad_input(data: Path, tmp_path: Path, mlflow: Any) -> None:
+    port = free_ports("mlflow")["mlflow"]
+    with pytest.raises(InputError, match=f"output.mlflow: http://127.0.0.1:{port} cannot be used"):
+        train(data, tmp_path, mlflow=f"http://127.0.0.1:{port}")
+    assert not (tmp_path / "model" / "model.json").exists()
+
+
+def test_an_mlflow_store_that_fails_later_is_told_of_once(
+    tmp_path: Path, mlflow: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), MlflowLog((tmp_path / "mlruns").as_uri()) as log:
+        log.run = "0" * 32  # a run that nobody has begun
+        log.begin(About({"output": {"url": "a"}}, 1, 1))
+        log.write(round_of(asynchronous()[5]))
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "training goes on without" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("module", "key", "extra"),
+    [("mlflow", "output.mlflow=http://127.0.0.1:1", "mlflow"), ("tensorboardX", "output.tensorboard=b", "tensorboard")],
+)
+def test_without_the_package_one_sentence_says_what_to_do(
+    module: str,
+    key: str,
+    extra: str,
+    data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.toml").write_text(
+        f'[data]\nurl = "{data}"\n[problem]\nkind = "binary"\n[output]\nurl = "model"\n', encoding="utf-8"
+    )
+    ran = call(capsys, "train", "run.toml", "--set", key)
+    assert_refused(ran, key.partition("=")[0], f"pip install 'distdual[{extra}]'")
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("folder", ["", "s3://bucket/board"])
+def test_tensorboard_takes_a_local_folder(folder: str, data: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"output.tensorboard must name a local folder"):
+        train(data, tmp_path, tensorboard=folder)
+
+
+def test_a_sweep_refuses_both() -> None:
+    for key in ("mlflow", "tensorboard"):
+        told = {"data": {"url": "d"}, "problem": {"kind": "binary"}, "output": {"url": "m", key: "x"}}
+        with pytest.raises(InputError, match=f"output.{key} is not possible in a sweep"):
+            distdual.sweep(told, "1,2")
+
+
+def test_metrics_leave_out_what_is_not_known() -> None:
+    first = metrics(round_of(asynchronous()[0]))
+    assert "upper" not in first
+    assert "gap" not in first
+    assert first["lower"] == asynchronous()[0]["lower"]
+    assert first["staleness"] == pytest.approx(5 / 9)
+    assert first["workers"] == 3
+    assert metrics(round_of(asynchronous()[5]))["upper"] == asynchronous()[5]["upper"]
+
+
+def test_a_config_is_told_key_by_key() -> None:
+    assert flat({"a": {"b": 1, "c": {"d": [2]}, "e": None}, "f": "x" * 1000}) == {
+        "a.b": "1",
+        "a.c.d": "[2]",
+        "f": "x" * 500,
+    }
