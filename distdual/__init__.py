@@ -12,7 +12,7 @@ job_commands, cli.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from distdual.estimators import SVC, SVR, ChainSVM, StructuralSVM
+    from distdual.estimators import SVC, SVR, ChainSVM, LatentSVM, StructuralSVM
     from distdual.jobs.submit import Job, submit
     from distdual.model import load_model
     from distdual.prediction import Predictions, predict
@@ -29,6 +29,7 @@ __all__ = [
     "SVR",
     "ChainSVM",
     "Job",
+    "LatentSVM",
     "LatentUserProblem",
     "Predictions",
     "Result",
@@ -64,6 +65,7 @@ _HOME = {
     "SVC": "estimators",
     "SVR": "estimators",
     "ChainSVM": "estimators",
+    "LatentSVM": "estimators",
     "StructuralSVM": "estimators",
 }
 

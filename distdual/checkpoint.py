@@ -10,6 +10,8 @@ checkpoint/NUMBER-weights.npz     v, w, the best certified w, the random state
 checkpoint/NUMBER-files.npz       which files of members there are
 checkpoint/NUMBER-state.json      bounds, totals, the schedule, the run log so far
 checkpoint/NUMBER-ledger.bin      .npy arrays, one after another: what was coalesced since the checkpoint before
+checkpoint/NUMBER-latent.npz      of a latent problem: latent values, and the best restart that has ended
+checkpoint/NUMBER-latent.json     and where its turns are
 """
 
 import contextlib
@@ -28,6 +30,8 @@ from numpy.typing import NDArray
 
 from distdual.config import Config
 from distdual.coordinator.grouping import Grouping
+from distdual.coordinator.latent import LatentRun
+from distdual.coordinator.latent_state import LatentState, restore_latent
 from distdual.coordinator.state import State, pack, restore
 from distdual.coordinator.train import Trainer
 from distdual.data.location import Location, StorageError
@@ -53,6 +57,7 @@ class Saved(NamedTuple):
     state: State
     ledger: dict[str, bytes]
     more_data: bool  # whether shards were appended since
+    latent: LatentState | None
 
 
 @dataclass(slots=True)
@@ -64,6 +69,7 @@ class Checkpoint:
     run: dict[str, Any]  # what the run is: another one cannot go on from it
     terminated: Callable[[], bool] = lambda: False
     members: str | None = None  # the folder of files of members, within the model's
+    latent: Callable[[], LatentState] | None = None  # of a latent problem: what its run has to keep beside
     next: int = 0  # number of the next; none is used twice, as a write that failed may yet have been done
     files: dict[str, str] = field(default_factory=dict)  # objects of the last that is whole, with their digests
     ledger_bytes: int = 0  # that are in these
@@ -104,7 +110,7 @@ class Checkpoint:
         raise Suspended(f"ended on request; the checkpoint is in {self.folder}: go on with --resume")
 
     @contextlib.contextmanager
-    def kept(self, trainer: Trainer) -> Iterator[None]:
+    def kept(self, current: Callable[[], Trainer]) -> Iterator[None]:
         """Within the block, a run that the cluster or the storage puts an end to leaves a checkpoint, if it can.
 
         What fails is a scan, and of its round nothing has been made use of.
@@ -112,12 +118,14 @@ class Checkpoint:
         try:
             yield
         except (ClusterError, StorageError) as error:
+            trainer = current()
             if not trainer.totals.rounds:
                 raise
             place = f"the checkpoint is in {self.folder}: go on with --resume"
             try:
+                self.terminated()  # raises where another process may have taken the run over
                 self.write(trainer)
-            except (InputError, OSError):
+            except (InputError, OSError, ClusterError):
                 place = "--resume goes on from the last checkpoint" if self.whole else "there is no checkpoint"
             raise type(error)(f"{error}; {place}") from None
 
@@ -128,7 +136,7 @@ class Checkpoint:
         state, new = pack(trainer), trainer.grouping.ledger.since(self.ledger_bytes)
         number, self.next = self.next, self.next + 1
         files = {name: digest for name, digest in self.files.items() if name.endswith("ledger.bin")}
-        for name, content in contents(state, new):
+        for name, content in contents(state, new, self.latent and self.latent()):
             files[f"{number:08d}-{name}"] = hashlib.sha256(content).hexdigest()
             self.folder.write(f"{number:08d}-{name}", content)
         about = {"format": FORMAT, "number": number, "run": self.run, "members": self.members, "files": files}
@@ -148,6 +156,7 @@ class Checkpoint:
             head = f"{manifest['number']:08d}"
             rows, constraints, weights, files = (unzip(found[f"{head}-{name}.npz"]) for name in ARRAYS)
             values = json.loads(found[f"{head}-state.json"])
+            latent = read_latent(found, head)
         except InputError:
             raise
         except UNREADABLE as error:
@@ -156,18 +165,35 @@ class Checkpoint:
         ledger = {name: content for name, content in found.items() if name.endswith("ledger.bin")}
         self.ledger_bytes = sum(map(len, ledger.values()))
         self._remove_older()
-        return Saved(State(rows, constraints, weights, files, values), ledger, more_data)
+        return Saved(State(rows, constraints, weights, files, values), ledger, more_data, latent)
 
     def restore(self, trainer: Trainer, saved: Saved) -> None:
         pieces = (saved.ledger[name] for name in sorted(saved.ledger))
-        try:
+        with self._naming_damage():
             restore(trainer, saved.state, pieces, more_data=saved.more_data)
+        check_members(trainer.grouping)
+        log.info("resume: version=%d lower=%.6g more_data=%s", trainer.version, trainer.solver.lower, saved.more_data)
+
+    def restore_latent(self, run: LatentRun, saved: Saved) -> None:
+        """The same for a latent problem. It needs the latent values of all examples, so no shards may be new."""
+        if saved.more_data:
+            raise InputError(
+                f"{self.folder}: shards were appended to the data set since; a latent problem has no latent values for "
+                "their examples: begin anew without --resume, with solver.start if there is a model"
+            )
+        self.restore(run.trainer, saved)
+        with self._naming_damage():
+            assert saved.latent is not None  # `identity` names the problem: it is the same
+            restore_latent(run, saved.latent)
+
+    @contextlib.contextmanager
+    def _naming_damage(self) -> Iterator[None]:
+        try:
+            yield
         except InputError as error:
             raise InputError(f"{self.folder}: {error}; the checkpoint is damaged") from None
         except UNREADABLE as error:
             raise InputError(f"{self.folder}: not a checkpoint that this version can read: {error}") from None
-        check_members(trainer.grouping)
-        log.info("resume: version=%d lower=%.6g more_data=%s", trainer.version, trainer.solver.lower, saved.more_data)
 
     def remove(self) -> None:
         """The run has ended: nobody goes on from here."""
@@ -275,12 +301,21 @@ NAMES: list[tuple[str, Callable[[State], bytes]]] = [
 ]
 
 
-def contents(state: State, ledger: bytes) -> Iterator[tuple[str, bytes]]:
+def contents(state: State, ledger: bytes, latent: LatentState | None = None) -> Iterator[tuple[str, bytes]]:
     """The objects of a checkpoint, one after another: only one at a time is in memory twice."""
     for name, made in NAMES:
         yield name, made(state)
     if ledger:
         yield "ledger.bin", ledger
+    if latent:
+        yield "latent.npz", zipped(latent.arrays)
+        yield "latent.json", json.dumps(latent.values).encode()
+
+
+def read_latent(found: dict[str, bytes], head: str) -> LatentState | None:
+    if f"{head}-latent.npz" not in found:
+        return None
+    return LatentState(unzip(found[f"{head}-latent.npz"]), json.loads(found[f"{head}-latent.json"]))
 
 
 def zipped(arrays: dict[str, NDArray[Any]]) -> bytes:

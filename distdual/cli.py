@@ -350,6 +350,8 @@ def show_verification(checked: dict[str, Any]) -> None:
     word = "verified" if checked["certified"] else "NOT verified"
     gap = "" if checked["estimate"] is not None else f", gap {checked['gap']:.2e}, target {checked['target']:.2e}"
     paper.print(f"{word}: {bounds(checked)}{gap}")
+    if checked["objective"] is not None:
+        paper.print(f"latent     objective {checked['objective']:.8g}; the bounds are those of the last convex problem")
     if checked["appended"]:
         paper.print(f"  of the first {checked['n_shards']} shards; {checked['appended']} were appended since")
     for finding in checked["findings"]:

@@ -5,7 +5,8 @@ model.json         the problem, C, the data set; written last: a folder without 
 certificate.json   lower, upper, gap, and the digests of all other files
 prior/             mean.npy, precision.npy, nonnegative.npy: those that were given
 problem/           texts that the problem is made with, such as grammar.txt of parsing
-latent.npy         of a latent problem: the latent value of each example in the convex problem that is certified
+latent.npy         of a latent problem: the latent value of each example in the convex problem that is certified …
+latent_indptr.npy  … and where those of each example begin, if it has one for each token
 dual/              the support constraints, see dual.py, and checksum.npy of the shards they were found in
 run.json           while a run writes members of groups or a checkpoint here: what to remove should it not go on
 checkpoint/        of a run that has not ended, see checkpoint.py
@@ -33,6 +34,7 @@ from distdual.rows import Floats
 CHECKPOINT = "checkpoint"
 MANIFEST = "manifest.json"  # what makes a checkpoint whole
 FORMAT = 2  # 1 is what models are whose support constraints are of single examples
+LATENT = ("latent", "latent_indptr")
 
 PRIOR: dict[str, tuple[Any, tuple[int, ...]]] = {
     "mean": (np.float64, (1,)),
@@ -74,7 +76,7 @@ class Model:
         files |= {f"prior/{name}.npy": npy(array) for name, array in given.items()}
         files |= {f"problem/{name}.txt": getattr(self.problem, name).encode() for name in self.problem.texts}
         if isinstance(self.problem, Completed):
-            files["latent.npy"] = npy(self.problem.values)
+            files |= {f"{name}.npy": npy(array) for name, array in latent_arrays(self.problem).items()}
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
         files["certificate.json"] = to_json({**self.certificate, "sha256": digests})
         about = to_json(
@@ -98,11 +100,9 @@ class Model:
         location.remove_file("model.json")
         for name, content in files.items():
             location.write(name, content)
-        if "latent.npy" not in files:
-            location.remove_file("latent.npy")
-        for name in FILES:
-            if f"dual/{name}.npy" not in files:
-                location.remove_file(f"dual/{name}.npy")
+        for name in (*LATENT, *(f"dual/{name}" for name in FILES)):
+            if f"{name}.npy" not in files:
+                location.remove_file(f"{name}.npy")
         location.remove_file("run.json")  # what it names belongs to a model from now on
         location.write("model.json", about)
         own = self.dual.members if isinstance(self.dual, GroupDual) else None
@@ -170,7 +170,7 @@ def load_model(location: Location, problem: Named | None = None) -> Model:
         checksum = read_npy(location, "dual/checksum.npy", np.uint32)
         info = DataInfo(data["url"], data["fingerprint"], data["n_examples"], checksum, data.get("numbering"))
         if isinstance(made, LatentProblem):
-            made = Completed(made, read_npy(location, "latent.npy", np.int32))
+            made = read_latent(location, made)
     except InputError as error:
         raise error if str(error).startswith(str(location)) else InputError(f"{location}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -185,6 +185,22 @@ def load_model(location: Location, problem: Named | None = None) -> Model:
     if isinstance(dual, Summary) and len(dual.v) != len(w):
         raise InputError(f"{location}/dual/v.npy: {len(dual.v)} numbers, one a weight is expected: {len(w)}")
     return Model(w, made, C, prior, dual, info, certificate, config)
+
+
+def latent_arrays(problem: Completed) -> dict[str, NDArray[Any]]:
+    """By the names of their files."""
+    given = zip(LATENT, (problem.values, problem.indptr), strict=True)
+    return {name: array for name, array in given if array is not None}
+
+
+def read_latent(location: Location, problem: LatentProblem) -> Completed:
+    values = read_npy(location, "latent.npy", np.int32)
+    if not problem.per_token:
+        return Completed(problem, values)
+    indptr = read_npy(location, "latent_indptr.npy", np.int64)
+    if not len(indptr) or indptr[0] != 0 or indptr[-1] != len(values) or (np.diff(indptr) < 1).any():
+        raise InputError(f"{location}/latent_indptr.npy: does not divide the {len(values)} latent values")
+    return Completed(problem, values, indptr=indptr)
 
 
 def check_texts(problem: Problem, dataset: Dataset) -> None:

@@ -16,6 +16,7 @@ from distdual.data.store import Dataset, open_dataset
 from distdual.errors import InputError
 from distdual.model import Model, check_texts, load_model
 from distdual.problems.base import Problem
+from distdual.problems.completed import stated
 from distdual.problems.load import Named
 from distdual.rows import Floats, Ints
 from distdual.workers.executor import open_executor
@@ -46,9 +47,10 @@ def predict(
     place = data if isinstance(data, Location) else Location(data)
     dataset = open_dataset(place.patient(RETRY_SECONDS))
     check_features(known, dataset)
-    classes = tuple(known.problem.describe()["classes"])
-    judge = judge_of(known.problem, classes, dataset.classes)
-    with open_executor(cluster or ClusterConfig(), dataset, known.problem, client) as executor:
+    asked = stated(known.problem)
+    classes = tuple(asked.describe()["classes"])
+    judge = judge_of(asked, classes, dataset.classes)
+    with open_executor(cluster or ClusterConfig(), dataset, asked, client) as executor:
         executor.publish(0, known.w)
         shards = range(dataset.n_shards)
         parts = list(executor.map_shards(predict_shard, shards, [judge] * len(shards)))

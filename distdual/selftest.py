@@ -4,6 +4,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +16,9 @@ from distdual.data.store import open_dataset
 from distdual.errors import InputError
 from distdual.problems import build
 from distdual.problems.base import Offenders
-from distdual.problems.completed import LatentProblem
 from distdual.problems.load import own_class
 from distdual.problems.own import UserProblem
+from distdual.problems.own_latent import LatentUserProblem
 from distdual.rows import DenseRows, Floats, dot
 from distdual.workers.executor import round_trip
 
@@ -53,10 +54,9 @@ def check_problem(
 ) -> list[Check]:
     """Try a problem on the first examples of a data set, or on random ones; `settings` are its keys, as "key=value"."""
     cls = own_class(name) if isinstance(name, str) else name
-    if issubclass(cls, LatentProblem):
-        raise InputError(f"{cls.kind}: there are no checks for latent problems yet")
     problem, shard = make_case(cls, Location(data) if isinstance(data, str) else data, settings)
     tests: dict[str, Callable[[UserProblem, Shard], str]] = {
+        **({"latent": check_latent} if isinstance(problem, LatentUserProblem) else {}),
         "outputs": check_outputs,
         "loss": check_loss,
         "argmax": check_argmax,
@@ -93,7 +93,7 @@ def make_case(cls: type[UserProblem], data: Location | None, settings: Sequence[
         shard = random_shard(shape["n_features"], len(shape["classes"]))
     made = build(cls, options, n_features=shape["n_features"], classes=tuple(map(str, shape["classes"])))
     assert isinstance(made, UserProblem)
-    return made, shard
+    return made, replace(shard, latent=made.draw(shard, 0)) if isinstance(made, LatentUserProblem) else shard
 
 
 def parse_setting(setting: str) -> tuple[str, Any]:
@@ -147,6 +147,33 @@ def rivals(problem: UserProblem, shard: Shard, case: Case) -> tuple[list[Any], b
 # --- the checks: each returns what was found in a sentence, or raises
 
 
+def check_latent(problem: UserProblem, shard: Shard) -> str:
+    assert isinstance(problem, LatentUserProblem)
+    tried = 0
+    for case in cases(problem, shard):
+        every = list(problem.latent_values(case.x, case.y_true))
+        for h in every:
+            if not problem.is_output(case.x, problem.complete(case.y_true, h)):
+                raise Broken(f"complete(y_true, {h}) of example {case.i} is not known to is_output or outputs")
+        found = problem.impute_one(case.w, case.x, case.y_true)
+        if found not in every:
+            raise Broken(f"impute_one gives {found!r} for example {case.i}, which latent_values does not know")
+        right = [problem.complete(case.y_true, h) for h in every]
+        scores = [problem.dot(case.w, problem.feature_map(case.x, y)) for y in right]
+        at, best, tried = every.index(found), int(np.argmax(scores)), tried + len(every)
+        if not scores[at] >= scores[best] - tolerance(problem, case, right[at]):
+            names = f"{found} with {scores[at]:.6g}, {every[best]} has {scores[best]:.6g}"
+            raise Broken(f"impute_one is not the best for example {case.i}: it gives {names}")
+    return f"impute_one is the best of {tried:,} latent values, all there are"
+
+
+def right_outputs(problem: UserProblem, case: Case) -> list[Any]:
+    """The right output; of a latent problem, with each of its latent values."""
+    if not isinstance(problem, LatentUserProblem):
+        return [case.y_true]
+    return [problem.complete(case.y_true, h) for h in problem.latent_values(case.x, case.y_true)]
+
+
 def check_outputs(problem: UserProblem, shard: Shard) -> str:
     for case in cases(problem, shard):
         y = problem.argmax(case.w, case.x, case.y_true)
@@ -163,9 +190,10 @@ def check_outputs(problem: UserProblem, shard: Shard) -> str:
 
 def check_loss(problem: UserProblem, shard: Shard) -> str:
     for case in cases(problem, shard):
-        own = float(problem.loss(case.y_true, case.y_true))
-        if own != 0:
-            raise Broken(f"loss(y, y) is {own:g} for the right output of example {case.i}; it must be 0")
+        for right in right_outputs(problem, case):
+            own = float(problem.loss(case.y_true, right))
+            if own != 0:
+                raise Broken(f"loss(y, y) is {own:g} for the right output of example {case.i}; it must be 0")
         for y in rivals(problem, shard, case)[0]:
             found = float(problem.loss(case.y_true, y))
             if not 0 <= found < np.inf:
@@ -209,21 +237,20 @@ def check_rows(problem: UserProblem, shard: Shard) -> str:
 
 
 def check_kernels(problem: UserProblem, shard: Shard) -> str:
-    """Methods that work on a whole shard, against those of UserProblem, which use the three functions."""
-    names = [
-        name for name in ("offenders", "constraints") if getattr(type(problem), name) is not getattr(UserProblem, name)
-    ]
+    """Methods that work on a whole shard, against those of the base class, which use the user's functions."""
+    base = LatentUserProblem if isinstance(problem, LatentUserProblem) else UserProblem
+    names = [name for name in ("offenders", "constraints") if getattr(type(problem), name) is not getattr(base, name)]
     if not names:
-        return "offenders and constraints are those of UserProblem"
+        return f"offenders and constraints are those of {base.__name__}"
     for w in weights(problem):
-        own, plain = problem.offenders(w, shard), UserProblem.offenders(problem, w, shard)
+        own, plain = problem.offenders(w, shard), base.offenders(problem, w, shard)
         far = np.flatnonzero(~np.isclose(own.slack, plain.slack, rtol=EXACT, atol=EXACT))
         if len(far):
             i = int(far[0])
             raise Broken(f"offenders gives example {i} the slack {own.slack[i]:.9g}, argmax {plain.slack[i]:.9g}")
         every = np.arange(shard.n_examples)
         left = problem.constraints(shard, every, plain.keys)
-        right = UserProblem.constraints(problem, shard, every, plain.keys)
+        right = base.constraints(problem, shard, every, plain.keys)
         probe = np.random.default_rng(2).normal(size=problem.n_weights)
         for i in range(shard.n_examples):
             a, b = (side.margin[i] - dot(side.rows, i, probe) for side in (left, right))

@@ -14,6 +14,8 @@ from distdual.rows import Floats, Ints
 from distdual.workers.groups import CHUNK, Members
 from distdual.workers.members import Notes
 
+FEW = 512  # constraints of single examples at a time: the copies of their rows stay in the processor's cache
+
 
 class Piece(NamedTuple):
     """Some of the constraints of single examples that Σ α x is made of."""
@@ -32,9 +34,11 @@ class Support(NamedTuple):
     def pieces(self, shard: Shard, problem: Problem) -> Iterator[Piece]:
         """A few at a time, keys checked: these may be forged."""
         if isinstance(self.dual, Dual):
-            local = self.dual.example - shard.first
-            problem.check_keys(shard, local, self.dual.keys)
-            yield Piece(local, problem.constraints(shard, local, self.dual.keys), self.dual.alpha)
+            for begin in range(0, len(self.dual.alpha), FEW):
+                at = slice(begin, begin + FEW)
+                local, keys = self.dual.example[at] - shard.first, self.dual.keys.take(at)
+                problem.check_keys(shard, local, keys)
+                yield Piece(local, problem.constraints(shard, local, keys), self.dual.alpha[at])
             return
         for members, alpha in self.rows(shard):
             each = np.repeat(alpha, np.diff(members.indptr))

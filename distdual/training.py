@@ -9,23 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from distdual.checkpoint import Checkpoint, identity, open_checkpoint
+from distdual.checkpoint import Checkpoint, Saved, identity, open_checkpoint
 from distdual.config import Config, from_table, index_range
 from distdual.coordinator.ascent import add_rows
-from distdual.coordinator.latent import check_possible, train_latent
+from distdual.coordinator.latent import LatentRun, check_possible
+from distdual.coordinator.latent_state import pack_latent
 from distdual.coordinator.stream import MODES
 from distdual.coordinator.train import Outcome, Round, Trainer, choice_of
 from distdual.data.location import Location
 from distdual.data.memory import MemoryDataset
 from distdual.data.store import Dataset, open_dataset
 from distdual.dual import AnyDual, Dual, GroupDual, Summary, read_npy
-from distdual.errors import InputError, Suspended
+from distdual.errors import InputError
 from distdual.hotstart import check_same, hot_start
 from distdual.model import MANIFEST, DataInfo, Model, begin_run, claim, load_model, read_json, remove_unfinished
 from distdual.prior import Prior
 from distdual.problems import make_problem
 from distdual.problems.base import Problem
-from distdual.problems.completed import LatentProblem
+from distdual.problems.completed import LatentProblem, stated
 from distdual.problems.load import is_own
 from distdual.report.runlog import RunLog
 from distdual.rows import Floats, product
@@ -66,10 +67,9 @@ def train(
     dataset = open_dataset(data_of(config))
     problem = problem_of(config, dataset)
     prior = prior_of(config, problem.n_weights)
-    solver, latent = config.solver, isinstance(problem, LatentProblem)
+    solver = config.solver
     if isinstance(problem, LatentProblem):
         check_possible(problem, solver.slack, solver.cache_bytes)
-        check_no_checkpoint(config, resume=resume)
         solver = replace(solver, slack="example")
     checkpoint, there = open_checkpoint(
         output,
@@ -93,29 +93,23 @@ def train(
                 watch(line)
 
         notes = None if members is None else output.absolute() / members
-        between = end_without_checkpoint(terminated) if latent else checkpoint.between
 
         def new_trainer() -> Trainer:
             return MODES[solver.mode](
-                problem, dataset, executor, solver, each_round, prior, notes, interrupted, between
+                problem, dataset, executor, solver, each_round, prior, notes, interrupted, checkpoint.between
             )
 
         solved, more = problem, dict[str, Any]()
         if isinstance(problem, LatentProblem):
-            found = train_latent(problem, new_trainer, weights_of(start, problem))
+            run = latent_run(problem, new_trainer, start, checkpoint, saved, runlog.write)
+            del saved  # the cache has a copy
+            with checkpoint.kept(lambda: run.trainer):
+                found = run.run()
             outcome, solved, more = found.outcome, found.completed, {"latent": found.summary()}
         else:
-            trainer = new_trainer()
-            if saved:
-                checkpoint.restore(trainer, saved)
-                saved = None  # the cache has a copy
-                for line in trainer.history:
-                    runlog.write(line)
-            if start:
-                check_same(start, dataset, problem)
-                place = Location(config.solver.start or "", config.data.storage_options).absolute()
-                hot_start(trainer.solver, trainer.grouping, start, place, dataset, executor)
-            with checkpoint.kept(trainer):
+            trainer = convex_run(new_trainer(), config, start, checkpoint, saved, runlog.write)
+            del saved
+            with checkpoint.kept(lambda: trainer):
                 outcome = trainer.run()
         model = model_of(outcome, config, dataset, solved, prior, members, more)
         model.save(output, overwrite=config.output.overwrite)
@@ -144,17 +138,45 @@ def problem_of(config: Config, dataset: Dataset) -> Problem:
     return problem
 
 
-def check_no_checkpoint(config: Config, *, resume: bool) -> None:
-    if resume or config.output.checkpoint_every:
-        raise InputError("latent problems have no checkpoints; leave out --resume and output.checkpoint_every")
+def convex_run(
+    trainer: Trainer,
+    config: Config,
+    start: Model | None,
+    checkpoint: Checkpoint,
+    saved: Saved | None,
+    tell: Callable[[Round], None],
+) -> Trainer:
+    """A run that begins, from a model if there is one to start from, or goes on; then what it did before is told."""
+    if saved:
+        checkpoint.restore(trainer, saved)
+        for line in trainer.history:
+            tell(line)
+    if start:
+        assert isinstance(trainer.dataset, Dataset)
+        check_same(start, trainer.dataset, trainer.problem)
+        place = Location(config.solver.start or "", config.data.storage_options).absolute()
+        hot_start(trainer.solver, trainer.grouping, start, place, trainer.dataset, trainer.executor)
+    return trainer
 
 
-def end_without_checkpoint(terminated: Callable[[], bool]) -> Callable[[Trainer], None]:
-    def between(_: Trainer) -> None:
-        if terminated():
-            raise Suspended("ended on request; of latent problems there are no checkpoints, so it must begin anew")
-
-    return between
+def latent_run(
+    problem: LatentProblem,
+    new_trainer: Callable[[], Trainer],
+    start: Model | None,
+    checkpoint: Checkpoint,
+    saved: Saved | None,
+    tell: Callable[[Round], None],
+) -> LatentRun:
+    """The same for a latent problem: of a model to start from it takes the weights."""
+    run = LatentRun(problem, new_trainer)
+    if start is not None:
+        run.start = problem.start_from(stated(start.problem), start.w, run.trainer.config.seed)
+    checkpoint.latent = lambda: pack_latent(run)
+    if saved:
+        checkpoint.restore_latent(run, saved)
+        for line in run.trainer.history:
+            tell(line)
+    return run
 
 
 def model_of(
@@ -226,18 +248,6 @@ def start_of(config: Config) -> Model | None:
     if config.solver.start is None:
         return None
     return load_model(Location(config.solver.start, config.data.storage_options), own_kind(config))
-
-
-def weights_of(start: Model | None, problem: LatentProblem) -> Floats | None:
-    """The weights that the first latent values are imputed with: of the same problem, or of a convex one like it."""
-    if start is None:
-        return None
-    if start.problem.kind not in problem.starts or start.problem.n_weights != problem.n_weights:
-        raise InputError(
-            f"solver.start: a {problem.kind} problem of {problem.n_weights} weights begins with a model of "
-            f"{' or '.join(problem.starts)} with as many, not with {start.problem.kind} of {start.problem.n_weights}"
-        )
-    return start.w
 
 
 def own_kind(config: Config) -> str | None:

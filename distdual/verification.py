@@ -5,6 +5,7 @@ its examples from the data, for D(α). Nothing of the trainer is used but the pr
 shards were appended since, the certificate is still one of the first shards, and those are what is read.
 """
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -21,9 +22,9 @@ from distdual.model import Model, changed_files, check_texts, load_model
 from distdual.problems.base import Problem
 from distdual.problems.completed import Completed
 from distdual.problems.load import Named
-from distdual.rows import Floats, Ints, product
+from distdual.rows import Floats, Int32s, Ints, product
 from distdual.support import Support, no_support
-from distdual.workers.executor import open_executor
+from distdual.workers.executor import Executor, open_executor
 from distdual.workers.groups import add_runs
 from distdual.workers.reading import streamed
 from distdual.workers.scan import Source
@@ -71,6 +72,7 @@ class Verification:
     n_shards: int  # that the certificate is about
     appended: int = 0  # shards that the data set has beyond these
     estimate: float | None = None  # of P(w), where inexact inference proves no upper bound: that is then infinite
+    objective: float | None = None  # of a latent problem: its non-convex P(w), latent values imputed anew
 
 
 def verify(
@@ -100,6 +102,7 @@ def verify(
         for check in executor.map_shards(check_shard, shards, [claimed.C] * len(shards), supports):
             v[slice(None) if check.v.at is None else check.v.at] += check.v.values
             checks.append(check._replace(v=NOTHING))  # as many as shards, each as long as w, would not fit in memory
+        imputed = nonconvex(claimed, dataset, executor) if isinstance(claimed.problem, Completed) else None
     findings = [
         *(f"{folder}/{name} is not what training wrote" for name in changed_files(folder, claimed.certificate)),
         *data_findings(claimed, dataset, [c.shard for c in checks if not c.intact]),
@@ -108,7 +111,8 @@ def verify(
         *([] if multipliers_are_valid(claimed) else [f"{folder}/dual/beta.npy: β is not feasible"]),
         *([] if keeps_signs(claimed) else [f"{folder}/weights.npy: a weight is negative that may not be"]),
     ]
-    return replace(conclude(claimed, dataset, checks, v, findings), appended=whole.n_shards - dataset.n_shards)
+    found = conclude(claimed, dataset, checks, v, imputed, findings)
+    return replace(found, appended=whole.n_shards - dataset.n_shards)
 
 
 def trained_on(model: Model, dataset: Dataset) -> Dataset:
@@ -125,8 +129,8 @@ def check_shape(model: Model, dataset: Dataset) -> None:
         if described[name] != value:
             raise InputError(f"{dataset.location}: {name} is {value}, but the model was trained with {described[name]}")
     check_texts(model.problem, dataset)
-    if isinstance(model.problem, Completed) and len(model.problem.values) != dataset.n_examples:
-        found_values = f"{len(model.problem.values)} latent values"
+    if isinstance(model.problem, Completed) and model.problem.n_examples != dataset.n_examples:
+        found_values = f"latent values of {model.problem.n_examples}"
         raise InputError(f"{dataset.location}: {dataset.n_examples} examples, but the model has {found_values}")
 
 
@@ -189,6 +193,34 @@ def shorter(v: Floats) -> Sparse:
     return Sparse(at, v[at]) if 2 * len(at) < len(v) else Sparse(None, v)
 
 
+class ShardImputed(NamedTuple):
+    values: Int32s
+    loss: float  # Σ cost_i ξ_i(w) with these
+
+
+def nonconvex(model: Model, dataset: Dataset, executor: Executor) -> float:
+    """P(w) of a latent problem, latent values imputed anew; those that may not be left come back in a second pass."""
+    assert isinstance(model.problem, Completed)
+    now, shards = model.problem, range(dataset.n_shards)
+    parts = list(executor.map_shards(impute_shard, shards, [None] * len(shards)))
+    found = np.concatenate([part.values for part in parts])
+    settled = replace(now, values=now.problem.settle(now.values, found))
+    if (settled.values != found).any():
+        given = [settled.part(int(a), int(b)).values for a, b in itertools.pairwise(dataset.first)]
+        parts = list(executor.map_shards(impute_shard, shards, given))
+    return model.prior.penalty(model.w) + model.C * math.fsum(part.loss for part in parts)
+
+
+def impute_shard(
+    source: Source | Dataset, problem: Completed, w: Floats, shard: int, values: Int32s | None
+) -> ShardImputed:
+    """Runs on a worker: the loss with the best latent values, or with those that are given."""
+    with streamed(source, shard, check=False) as loaded:
+        new = problem.problem.impute(w, loaded.shard) if values is None else values
+        then = problem.problem.completed(loaded.shard, new)
+        return ShardImputed(new, product(then.costs(loaded.shard), then.offenders(w, loaded.shard).slack))
+
+
 def data_findings(model: Model, dataset: Dataset, damaged: list[int]) -> list[str]:
     """What differs between the data set and the one the model was trained on."""
     if damaged:
@@ -220,7 +252,14 @@ def dual_findings(folder: Location, checks: list[ShardCheck]) -> list[str]:
     return [f"{folder}/dual: α is not feasible for {len(infeasible)} examples, the first is example {infeasible[0]}"]
 
 
-def conclude(model: Model, dataset: Dataset, checks: list[ShardCheck], v: Floats, findings: list[str]) -> Verification:
+def conclude(
+    model: Model,
+    dataset: Dataset,
+    checks: list[ShardCheck],
+    v: Floats,
+    imputed: float | None,
+    findings: list[str],
+) -> Verification:
     """Add up, compare with what the folder claims, and decide."""
     losses = [ShardLoss(check.shard, 0, check.loss, check.exact) for check in checks]
     exact = all(check.exact for check in checks)
@@ -235,7 +274,9 @@ def conclude(model: Model, dataset: Dataset, checks: list[ShardCheck], v: Floats
             v, margins = model.dual.v.copy(), [float(model.dual.linear[0])]
         v[: len(model.dual.beta)] += model.dual.beta
         lower = math.fsum(margins) - model.prior.conjugate(v)
-    for name, found in (("lower", lower), ("upper" if exact else "estimate", value)):
+    recomputed = {"lower": lower, "upper" if exact else "estimate": value}
+    recomputed |= {} if imputed is None else {"latent.objective": imputed}
+    for name, found in recomputed.items():
         said = claimed_number(model, name)
         if not abs(said - found) <= SAME * max(abs(said), abs(found)):
             findings.append(f"{name} is {found:.12g} when recomputed, certificate.json says {said:.12g}")
@@ -254,16 +295,19 @@ def conclude(model: Model, dataset: Dataset, checks: list[ShardCheck], v: Floats
         not findings and gap <= target,
         tuple(findings),
         model.dual.support,
-        dataset.n_examples,
+        dataset.n_examples * (1 if imputed is None else 2),
         sum(check.bytes_read for check in checks),
         sum(check.gets for check in checks),
         dataset.n_shards,
         0,
         None if exact else value,
+        imputed,
     )
 
 
 def claimed_number(model: Model, name: str) -> float:
     """What certificate.json says, or NaN, which agrees with nothing."""
-    value = model.certificate.get(name)
+    value: Any = model.certificate
+    for key in name.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
     return float(value) if isinstance(value, int | float) else math.nan

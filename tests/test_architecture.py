@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -71,9 +72,14 @@ HOMES = {
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 
 
+@cache
+def nodes(file: str) -> list[ast.AST]:
+    return list(ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))))
+
+
 def imports(file: str) -> Iterator[str]:
     """Full names of all modules that a file imports, at the top or inside functions."""
-    for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -115,7 +121,7 @@ def test_one_home_has(library):
 
 def test_numpy_is_told_each_time_not_to_unpickle():
     for file in FILES:
-        for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
+        for node in nodes(file):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("np.load", "np.lib.format.read_array"):
                 told = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
                 assert told.get("allow_pickle") == "False", f"{file} line {node.lineno}"
@@ -123,7 +129,7 @@ def test_numpy_is_told_each_time_not_to_unpickle():
 
 def test_allow_pickle_is_never_true():
     for file in FILES:
-        for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
+        for node in nodes(file):
             if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
                 assert isinstance(node.value, ast.Constant), file
                 assert node.value.value is False, file

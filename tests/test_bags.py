@@ -1,4 +1,4 @@
-"""Bags from files to predictions, on the command line."""
+"""Bags, and sequences for latent chains, from files to predictions, on the command line."""
 
 import json
 from pathlib import Path
@@ -76,17 +76,45 @@ def test_single_rows_are_no_bags(tmp_path, capsys):
     assert_refused(ran, "holds single rows", "latent problem needs sequences")
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        (["train", "--resume"], "latent problems have no checkpoints; leave out --resume"),
-        (["train", "--set", "output.checkpoint_every=5"], "latent problems have no checkpoints"),
-        (["sweep", "--C", "0.1:1:2", "--folds", "2"], "problem.kind = 'latent': latent problems have no sweeps"),
-    ],
-)
-def test_what_latent_problems_do_not_have_is_refused(tmp_path, text, capsys, command, words):
+def test_latent_problems_have_no_sweeps(tmp_path, text, capsys):
     assert call(capsys, "prepare", text, tmp_path / "bags", "--problem", "latent").code == 0
     told = ["--set", f"data.url={tmp_path / 'bags'}", "--set", f"output.url={tmp_path / 'model'}"]
-    name, *options = command
-    assert_refused(call(capsys, name, ROOT / "configs" / "latent.toml", *told, *options), words)
+    ran = call(capsys, "sweep", ROOT / "configs" / "latent.toml", *told, "--C", "0.1:1:2", "--folds", "2")
+    assert_refused(ran, "problem.kind = 'latent': latent problems have no sweeps")
     assert not (tmp_path / "model").exists()
+
+
+def test_tagged_text_is_prepared_for_a_latent_chain_as_for_a_chain(tmp_path, capsys):
+    (tmp_path / "words.txt").write_text("1 qid:1 1:1 4:0.5\n2 qid:1 2:1\n1 qid:2 1:1 3:1\n2 qid:2 2:1 4:1\n")
+    for kind in ("chain", "latent_chain"):
+        assert call(capsys, "prepare", tmp_path / "words.txt", tmp_path / kind, "--problem", kind).code == 0
+    one, other = (open_dataset(Location(str(tmp_path / kind))).read(0).shard for kind in ("chain", "latent_chain"))
+    for a, b in zip((*one.x, one.y, one.tokens), (*other.x, other.y, other.tokens), strict=True):
+        np.testing.assert_array_equal(a, b)
+    told = ["--set", f"data.url={tmp_path / 'latent_chain'}", "--set", f"output.url={tmp_path / 'model'}"]
+    ran = call(capsys, "train", ROOT / "configs" / "latent_chain.toml", *told, "--set", "problem.substates=3", "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["latent"]["objective"] > 0
+    checked = call(capsys, "verify", tmp_path / "model")
+    assert (checked.code, "latent     objective" in checked.out) == (0, True)
+    assert call(capsys, "predict", tmp_path / "model", tmp_path / "chain", "--out", tmp_path / "tags.txt").code == 0
+    assert [len(line.split()) for line in (tmp_path / "tags.txt").read_text().splitlines()] == [2, 2]
+
+
+def test_text_in_columns_is_for_latent_chains_too(tmp_path, capsys):
+    (tmp_path / "words.txt").write_text("The D\ndog N\n\nA D\ncat N\n")
+    (tmp_path / "templates.toml").write_text('templates = ["word[0]"]\n')
+    ran = call(
+        capsys,
+        "prepare",
+        tmp_path / "words.txt",
+        tmp_path / "data",
+        "--problem",
+        "latent_chain",
+        "--format",
+        "conll",
+        "--templates",
+        tmp_path / "templates.toml",
+    )
+    assert ran.code == 0, ran.err
+    assert open_dataset(Location(str(tmp_path / "data"))).classes == ("D", "N")

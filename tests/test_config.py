@@ -96,7 +96,7 @@ class TestUnknownKeys:
                 {"cluster": {"local": {"worker": 1}}},
                 "unknown key cluster.local.worker; did you mean cluster.local.workers?",
             ),
-            ({"data": {"q": 1}}, "unknown key data.q; known are data.storage_options, data.url"),
+            ({"data": {"q": 1}}, "unknown key data.q; known are data.retry_seconds, data.storage_options, data.url"),
         ],
     )
     def test_an_unknown_key_is_named_with_the_nearest_known_one(self, sections, message):

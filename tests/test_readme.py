@@ -18,6 +18,7 @@ from distdual.problems.binary import Binary
 from distdual.problems.cfg import Cfg
 from distdual.problems.chain import Chain
 from distdual.problems.latent import Latent
+from distdual.problems.latent_chain import LatentChain
 from distdual.problems.latent_multiclass import LatentMulticlass
 from tests.s3_server import S3Server, free_ports
 from tests.shell import environment
@@ -140,6 +141,7 @@ def test_the_table_of_keys_is_complete_and_its_defaults_are_right() -> None:
         **defaults("problem", Chain, skip=("n_features", "classes")),
         **defaults("problem", Latent, skip=("n_features", "classes")),
         **defaults("problem", LatentMulticlass, skip=("n_features", "classes", "loss")),
+        **defaults("problem", LatentChain, skip=("n_features", "classes")),
         **defaults("problem", Cfg, skip=("n_features", "classes", "grammar")),
         **defaults("solver", SolverConfig),
         **defaults("prior", PriorConfig),

@@ -8,55 +8,28 @@ the one before ended: with its w as the first certified upper bound, and with it
 those examples whose latent values have changed. Constraints of all others stay what they were.
 """
 
-import itertools
 import logging
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.certificate import ShardLoss, upper_bound
+from distdual.certificate import Certificate
+from distdual.coordinator.imputing import Imputed, first_values, impute, judge
 from distdual.coordinator.schedule import MANY, SLACK, Ascent
 from distdual.coordinator.solver import relative_gap
 from distdual.coordinator.train import Outcome, Totals, Trainer
 from distdual.errors import InputError
-from distdual.problems.base import Constraints, Keys
-from distdual.problems.completed import Completed, LatentProblem
-from distdual.rows import Floats, Int32s, Ints, product
-from distdual.workers.reading import Openable
+from distdual.problems.completed import Completed, LatentProblem, Start
+from distdual.rows import Floats
 
 log = logging.getLogger(__name__)
 
 FIRST = 0.01  # gap of the first convex problem, and fall of the objective, relatively, from which on all are tight
 LOOSE = 0.1  # largest gap of those between; each at least halves the gap that it begins with
 ROUNDING = 1e-6  # relative rise of the objective that is none: rows of user's own problems are rounded to float32
-
-
-class Support(NamedTuple):
-    """The support constraints of one shard."""
-
-    example: Ints
-    keys: Keys
-    alpha: Floats
-
-
-class Look(NamedTuple):
-    """What a worker finds in one shard at one w."""
-
-    values: Int32s
-    loss: float  # Σ cost_i ξ_i(w) of the shard with these latent values
-    exact: bool
-    constraints: Constraints  # what became of the support constraints whose latent values are others now
-    alpha: Floats
-
-
-class Imputed(NamedTuple):
-    """What the next convex problem is, before anything is changed."""
-
-    values: Int32s
-    objective: float  # P_H(w) with these
-    looks: list[Look]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +41,29 @@ class Turn:
     upper: float
     lower: float
     target: float  # the gap that was asked for
-    changed: int  # latent values that the imputation after it changed
+    changed: int  # examples whose latent values the imputation after it changed
     oracle_calls: int
     updates: int
+
+
+class Ended(NamedTuple):
+    """A restart that has come to its end."""
+
+    trainer: Trainer
+    completed: Completed  # its last convex problem
+    trace: list[Turn]
+    reason: str
+
+    @property
+    def objective(self) -> float:
+        return self.trace[-1].objective
+
+    def outcome(self, totals: Totals, seconds: float) -> Outcome:
+        """With the costs of all restarts."""
+        trainer = self.trainer
+        proven = Certificate(trainer.solver.lower, trainer.best_upper, trainer.best_version)
+        how = (self.reason, seconds, trainer.history, totals, trainer.solver, trainer.grouping)
+        return Outcome(trainer.best_w, proven, *how)
 
 
 @dataclass(slots=True)
@@ -78,7 +71,7 @@ class LatentOutcome:
     outcome: Outcome
     completed: Completed  # the last convex problem, which the certificate is of
     trace: list[Turn]
-    restarts: list[float] = field(default_factory=list)  # the objective that each has reached
+    restarts: list[float]  # the objective that each has reached
 
     def summary(self) -> dict[str, Any]:
         """What certificate.json tells of it."""
@@ -89,60 +82,122 @@ class LatentOutcome:
         }
 
 
-def train_latent(problem: LatentProblem, new_trainer: Callable[[], Trainer], start: Floats | None) -> LatentOutcome:
-    """The best of all restarts; `start` are weights to impute the first latent values with."""
-    begin, totals, reached = None, list[Totals](), list[float]()
-    best: LatentOutcome | None = None
-    for restart in range(problem.restarts):
-        trainer = new_trainer()
-        begin = trainer.begin if begin is None else begin
-        trainer.begin = begin
-        if best is not None and trainer.solver.should_stop():
-            break
-        found = run_once(problem, trainer, start if restart == 0 else None, restart)
-        totals.append(found.outcome.totals)
-        reached.append(found.trace[-1].objective)
-        if best is None or found.trace[-1].objective < best.trace[-1].objective:
-            best = found
-    assert best is not None
-    best.outcome.totals, best.restarts = added(totals), reached
-    return best
+@dataclass(slots=True)
+class LatentRun:
+    """The state of a run: turns of imputing and solving, and several times from other latent values if asked for."""
 
+    problem: LatentProblem
+    new_trainer: Callable[[], Trainer]
+    start: Start | None = None  # for the first of these times
+    trainer: Trainer = field(init=False)  # of this restart
+    target: float = field(init=False)  # the gap of the last convex problem
+    restart: int = 0
+    completed: Completed | None = None  # the convex problem at hand
+    begun_at: float = np.inf  # P_H of the start's weights
+    gap: float = 1.0  # of the convex problem at hand, unless that is tight
+    tight: bool = False
+    trace: list[Turn] = field(default_factory=list)  # of this restart
+    calls: int = 0  # of the oracle, before this turn
+    updates: int = 0
+    reached: list[float] = field(default_factory=list)  # by each restart that has ended
+    spent: list[Totals] = field(default_factory=list)
+    best: Ended | None = None
 
-def run_once(problem: LatentProblem, trainer: Trainer, start: Floats | None, restart: int) -> LatentOutcome:
-    """Turns of imputing and solving until the objective stops falling or the budget is spent."""
-    target, trace = trainer.config.gap, list[Turn]()
-    values = first_values(problem, trainer, start, restart)
-    previous, gap, calls, updates = np.inf, max(FIRST, target), 0, 0
-    tight = False  # from when on the target is the gap
-    while True:
-        tight = tight or len(trace) + 1 == problem.rounds
-        outcome = solve(trainer, Completed(problem, values), target if tight else gap)
-        new = impute(problem, trainer, values, outcome.w)
+    def __post_init__(self) -> None:
+        self.trainer = self.new_trainer()
+        self.target = self.trainer.config.gap
+
+    def run(self) -> LatentOutcome:
+        """The best of all restarts."""
+        while True:
+            ended = self._take_turns()
+            self.reached.append(ended.objective)
+            self.spent.append(self.trainer.totals)
+            if self.best is None or ended.objective < self.best.objective:
+                self.best = ended
+            if self.restart + 1 == self.problem.restarts or self.trainer.solver.should_stop():
+                break
+            self._begin_anew()
+        best, seconds = self.best, time.perf_counter() - self.trainer.begin
+        return LatentOutcome(best.outcome(added(self.spent), seconds), best.completed, best.trace, self.reached)
+
+    def _begin_anew(self) -> None:
+        """With other latent values; the clock and the run log go on."""
+        before, self.trainer = self.trainer, self.new_trainer()
+        self.trainer.begin, self.trainer.history = before.begin, before.history
+        self.restart += 1
+        self.completed, self.begun_at, self.trace = None, np.inf, []
+        self.tight, self.calls, self.updates = False, 0, 0
+
+    def _take_turns(self) -> Ended:
+        """Until the objective stops falling or the budget is spent; goes on where it was."""
+        now = self._first_problem() if self.completed is None else self.completed
+        while True:
+            self.completed = now
+            self.tight = self.tight or len(self.trace) + 1 == self.problem.rounds
+            outcome = solve(self.trainer, now, self.target if self.tight else self.gap)
+            new = impute(self.trainer, now, outcome.w)
+            settled = self._close_turn(outcome, new)
+            spent = outcome.certificate.gap > self.trainer.config.gap or self.trainer.solver.should_stop()
+            if spent or (self.tight and settled) or len(self.trace) == self.problem.rounds:
+                reason = why_ended(outcome, self.trainer, self.target)
+                return Ended(self.trainer, now, self.trace, reason)
+            self._open_turn(new, outcome.w, settled=settled)
+            now = new.completed
+
+    def _first_problem(self) -> Completed:
+        """The latent values to begin with; the weights of a start are the first certified ones."""
+        trainer, start = self.trainer, self.start if self.restart == 0 else None
+        self.gap = max(FIRST, self.target)
+        guesses = 0 if start and start.imputes else self.problem.guesses(self.restart)
+        first = first_values(trainer, self.problem, trainer.config.seed + self.restart, guesses)
+        if start is None:
+            return first
+        w = trainer.solver.prior.feasible(start.w)
+        if start.imputes:
+            first, self.begun_at, _ = impute(trainer, first, w)
+        else:
+            self.begun_at = judge(trainer, first, w)
+        know(trainer, w, self.begun_at)
+        return first
+
+    def _close_turn(self, outcome: Outcome, new: Imputed) -> bool:
+        """A line of the trace; returns whether the objective has stopped falling."""
+        trainer, proven = self.trainer, outcome.certificate
+        previous = self.trace[-1].objective if self.trace else self.begun_at
+        assert self.completed is not None
         turn = Turn(
-            restart,
+            self.restart,
             new.objective,
-            outcome.certificate.upper,
-            outcome.certificate.lower,
+            proven.upper,
+            proven.lower,
             trainer.config.gap,
-            int((new.values != values).sum()),
-            trainer.totals.oracle_calls - calls,
-            trainer.solver.updates - updates,
+            int(self.completed.changes(new.completed.values).sum()),
+            trainer.totals.oracle_calls - self.calls,
+            trainer.solver.updates - self.updates,
         )
         check_fall(previous, turn)
-        trace.append(turn)
-        tell(trainer, turn, len(trace))
-        enough = target if tight else max(FIRST, target)
-        settled = not turn.changed or previous - turn.objective <= enough * turn.objective
-        spent = outcome.certificate.gap > trainer.config.gap or trainer.solver.should_stop()
-        if spent or (tight and settled) or len(trace) == problem.rounds:
-            trainer.executor.problem = Completed(problem, values)
-            return LatentOutcome(outcome, Completed(problem, values), trace)
-        tight, gap = tight or settled, max(LOOSE, target)
-        calls, updates = trainer.totals.oracle_calls, trainer.solver.updates
-        known = go_on(trainer, values, new, outcome.w, SLACK * (target if tight else gap))
-        gap = max(target, min(gap, 0.5 * known))  # else the turn could end before it has begun
-        previous, values = turn.objective, new.values
+        self.trace.append(turn)
+        tell(trainer, turn, len(self.trace))
+        enough = self.target if self.tight else max(FIRST, self.target)
+        return not turn.changed or previous - turn.objective <= enough * turn.objective
+
+    def _open_turn(self, new: Imputed, w: Floats, *, settled: bool) -> None:
+        """Hand the next convex problem what is known of it, and say how well it is to be solved."""
+        trainer = self.trainer
+        assert self.completed is not None
+        self.tight = self.tight or settled
+        self.calls, self.updates = trainer.totals.oracle_calls, trainer.solver.updates
+        loose = max(LOOSE, self.target)
+        known = go_on(trainer, self.completed, new, w, SLACK * (self.target if self.tight else loose))
+        self.gap = max(self.target, min(loose, 0.5 * known))  # else the turn could end before it has begun
+
+
+def train_latent(
+    problem: LatentProblem, new_trainer: Callable[[], Trainer], start: Start | None = None
+) -> LatentOutcome:
+    """`new_trainer` makes a trainer that has seen nothing, for each restart."""
+    return LatentRun(problem, new_trainer, start).run()
 
 
 def solve(trainer: Trainer, completed: Completed, gap: float) -> Outcome:
@@ -151,103 +206,31 @@ def solve(trainer: Trainer, completed: Completed, gap: float) -> Outcome:
     return trainer.run()
 
 
-def impute(problem: LatentProblem, trainer: Trainer, values: Int32s, w: Floats) -> Imputed:
-    """The best latent values at w, in one pass; in a second one where the problem does not settle for all of them."""
-    trainer.publish(w)
-    support = support_of(trainer)
-    looks = look(trainer, support, [None] * len(support))
-    found = np.concatenate([each.values for each in looks])
-    settled = problem.settle(values, found)
-    if (settled != found).any():
-        looks = look(trainer, support, np.split(settled, trainer.dataset.first[1:-1]))
-    losses = [ShardLoss(s, 0, each.loss, each.exact) for s, each in enumerate(looks)]
-    objective = upper_bound(
-        w, 0, losses, C=trainer.config.C, n_shards=trainer.dataset.n_shards, prior=trainer.solver.prior
-    )
-    return Imputed(settled, objective, looks)
-
-
-def support_of(trainer: Trainer) -> list[Support]:
-    """The support constraints, shard by shard."""
-    cache = trainer.solver.cache
-    slots = cache.members[(cache.alpha.view[cache.members] > 0) & (cache.example.view[cache.members] >= 0)]
-    bounds = np.searchsorted(cache.example.view[slots], trainer.dataset.first)
-    parts = [slots[begin:end] for begin, end in itertools.pairwise(bounds)]
-    return [Support(cache.example.view[s], cache.keys().take(s), cache.alpha.view[s]) for s in parts]
-
-
-def look(trainer: Trainer, support: list[Support], values: Sequence[Int32s | None]) -> list[Look]:
-    trainer.totals.oracle_calls += trainer.dataset.n_examples
-    return list(trainer.executor.map_shards(look_at_shard, range(trainer.dataset.n_shards), support, values))
-
-
-def look_at_shard(
-    source: Openable, problem: Completed, w: Floats, shard: int, support: Support, values: Int32s | None
-) -> Look:
-    """Runs on a worker: new latent values unless they are given, P_H(w) with them, and the rows that α moves to."""
-    found = source.open().read(shard).shard
-    new = problem.problem.impute(w, found) if values is None else values
-    then = Completed(problem.problem, new, found.first)
-    loss = product(then.costs(found), then.offenders(w, found).slack)
-    local = support.example - found.first
-    moves = np.flatnonzero(new[local] != problem.values_of(found)[local])
-    keys = then.rebase(found, local[moves], support.keys.take(moves))
-    return Look(new, loss, then.exact, then.constraints(found, local[moves], keys), support.alpha[moves])
-
-
-def go_on(trainer: Trainer, values: Int32s, new: Imputed, w: Floats, tolerance: float) -> float:
-    """Hand the next convex problem what is known of it: a feasible α, and P_H(w) as an upper bound. Returns the gap."""
-    changed = np.flatnonzero(new.values != values)
+def go_on(trainer: Trainer, now: Completed, new: Imputed, w: Floats, tolerance: float) -> float:
+    """Give the solver a feasible α of the next convex problem, and P_H(w) as an upper bound. Returns the gap."""
+    changed = np.flatnonzero(now.changes(new.completed.values))
     moved = [each for each in new.looks if len(each.alpha)]
     stay = np.flatnonzero(~np.isin(trainer.solver.cache.example.view, changed))
     alpha = np.concatenate([np.empty(0), *(each.alpha for each in moved)])
     trainer.solver.move(stay, [each.constraints for each in moved], alpha)
-    trainer.best_w, trainer.best_upper, trainer.best_version = w, new.objective, trainer.version
-    trainer.estimate = trainer.shown = np.inf
+    know(trainer, w, new.objective)
     if len(changed):  # what is cached can be solved before anything is scanned
         trainer.solver.ascend(Ascent(tolerance, MANY, confirm=False))
         trainer.solver.bound()
     return relative_gap(new.objective, trainer.solver.lower)
 
 
-def impute_shard(source: Openable, problem: LatentProblem, w: Floats, shard: int) -> Int32s:
-    """Runs on a worker."""
-    found = source.open().read(shard).shard
-    return problem.impute(w, found)
+def know(trainer: Trainer, w: Floats, upper: float) -> None:
+    """Of a convex problem not yet begun, P_H(w) is known."""
+    trainer.best_w, trainer.best_upper, trainer.best_version = w, upper, trainer.version
+    trainer.estimate = trainer.shown = np.inf
 
 
-def first_values(problem: LatentProblem, trainer: Trainer, start: Floats | None, restart: int) -> Int32s:
-    """Latent values to begin with: imputed at `start`, or drawn at random, which some problems then improve on."""
-    executor, shards = trainer.executor, range(trainer.dataset.n_shards)
-    seed = trainer.config.seed + restart
-    executor.problem = problem
-    trainer.publish(trainer.solver.w if start is None else start)
-    drawn = np.concatenate(list(executor.map_shards(draw_shard, shards, [seed] * len(shards))))
-    if start is not None:
-        return problem.settle(drawn, np.concatenate(list(executor.map_shards(impute_shard, shards))))
-    values = drawn
-    for _ in range(problem.guesses(restart)):
-        executor.problem = Completed(problem, values)
-        total = np.sum(list(executor.map_shards(summarise_shard, shards)), axis=0)
-        executor.problem = problem
-        values = np.concatenate(list(executor.map_shards(guess_shard, shards, [total] * len(shards))))
-        values = problem.settle(drawn, values)
-    return values
-
-
-def draw_shard(source: Openable, problem: LatentProblem, w: Floats, shard: int, seed: int) -> Int32s:  # noqa: ARG001
-    """Runs on a worker."""
-    return problem.draw(source.open().read(shard).shard, seed)
-
-
-def summarise_shard(source: Openable, problem: Completed, w: Floats, shard: int) -> Floats:  # noqa: ARG001
-    """Runs on a worker."""
-    return problem.summary(source.open().read(shard).shard)
-
-
-def guess_shard(source: Openable, problem: LatentProblem, w: Floats, shard: int, total: Floats) -> Int32s:  # noqa: ARG001
-    """Runs on a worker."""
-    return problem.guess(total, source.open().read(shard).shard)
+def why_ended(outcome: Outcome, trainer: Trainer, target: float) -> str:
+    """Where a loose convex problem was the last, it was not its gap that ended the run."""
+    if not target < outcome.certificate.gap <= trainer.config.gap:
+        return outcome.reason
+    return "interrupted" if trainer.interrupted() else f"{trainer.config.max_seconds:g} seconds are over"
 
 
 def check_fall(previous: float, turn: Turn) -> None:

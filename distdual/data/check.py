@@ -10,7 +10,7 @@ from distdual.data.shard import Block
 from distdual.errors import InputError
 from distdual.rows import CsrRows, DenseRows, Features, Ints, n_rows
 
-SEQUENCES = ("chain", "cfg", "latent")  # the problems whose examples are runs of rows
+SEQUENCES = ("chain", "cfg", "latent", "latent_chain")  # the problems whose examples are runs of rows
 
 
 class Form(NamedTuple):

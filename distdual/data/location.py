@@ -110,7 +110,7 @@ class Location:
                 wait = pause * random.uniform(0.5, 1.5)  # or all workers would come back at the same moment
                 if not self.remote or time.monotonic() + wait > end:
                     raise
-                log.warning("%s It is tried again in %.1f s.", error, wait)
+                log.info("%s; next try in %.1f s", error, wait)
             time.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)
         raise AssertionError

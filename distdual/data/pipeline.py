@@ -25,7 +25,7 @@ from distdual.data.write import Attached, DatasetWriter
 from distdual.errors import InputError
 from distdual.rows import Bools, CsrRows, DenseRows, Floats
 
-KINDS = ("binary", "multiclass", "regression", "chain", "cfg", "latent", "latent_multiclass")
+KINDS = ("binary", "multiclass", "regression", "chain", "cfg", "latent", "latent_multiclass", "latent_chain")
 MARK = "prepare.unfinished"  # stands in DEST while DEST/train and DEST/test are being written
 
 

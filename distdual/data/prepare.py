@@ -24,6 +24,7 @@ __all__ = ["FORMATS", "KINDS", "Options", "Summary", "prepare", "prepare_arrays"
 Place = Location | str | os.PathLike[str]
 
 FORMATS = ("svmlight", "svmhmm", "conll", "npz", "npy", "brackets")
+RUNS = ("chain", "latent_chain", "latent")  # the kinds whose text has a line a token or a candidate
 GUESS_BYTES = 1 << 16
 SVMLIGHT_LINE = re.compile(rb"[+-]?[0-9.][0-9.eE+-]*(\s+qid:\d+)?(\s+\d+:\S+)*")
 
@@ -101,7 +102,7 @@ def prepare_arrays(
     candidates for tokens, each with the label of its bag.
     """
     chosen = Options(kind=kind, **options)
-    if kind in ("chain", "latent") or lengths is not None:
+    if kind in RUNS or lengths is not None:
         if margin is not None:
             raise InputError(f"the arrays: a margin for each sequence has no meaning in a {kind} problem; leave it out")
         made = ragged(x, y, lengths)
@@ -121,7 +122,7 @@ def as_location(where: Place, storage_options: Mapping[str, Any] | None) -> Loca
 def check_conll(format: str | None, kind: str, labels: list[Location]) -> None:
     if format not in (None, "conll"):
         raise InputError(f"templates and vocabulary are for conll text, but the format is said to be {format}")
-    if kind != "chain":
+    if kind not in ("chain", "latent_chain"):
         raise InputError(
             f"conll text holds tagged sequences, for a chain problem; a {kind} problem has no use for them"
         )
@@ -178,5 +179,5 @@ def guess_format(file: Location, kind: str) -> str:
     lines = [line.partition(b"#")[0].strip() for line in start.splitlines()]
     first = [SVMLIGHT_LINE.fullmatch(line) for line in lines if line][:20]
     if any(first[:1]) and any(b":" in match[0] for match in first if match):
-        return "svmhmm" if kind in ("chain", "latent") else "svmlight"
+        return "svmhmm" if kind in RUNS else "svmlight"
     raise InputError(f"{file}: cannot tell the format from the first lines; name it: {', '.join(FORMATS)}")

@@ -62,7 +62,7 @@ class Shard:
     margin: Floats | None = None
     tokens: Ints | None = None  # (n + 1,) where each sequence begins, and the end of the last; None for single rows
     runs: Mapping[str, Runs] | None = None  # columns of runs, by name
-    latent: Int32s | None = None  # (n,) what a run has imputed; never stored, and lost by `piece`
+    latent: Int32s | None = None  # what a run has imputed, one an example or a token; never stored, lost by `piece`
 
     @property
     def n_examples(self) -> int:

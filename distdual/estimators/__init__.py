@@ -1,12 +1,13 @@
 """Training and prediction as scikit-learn estimators.
 
-inputs (what may be handed in), base (what all share); linear (what the next two share), classifier (SVC), regressor
-(SVR); structured (what the next two share), chain (ChainSVM), own (StructuralSVM).
+inputs (what may be handed in), base (what all share); linear (what the next three share), classifier (SVC), regressor
+(SVR), latent (LatentSVM); structured (what the next two share), chain (ChainSVM), own (StructuralSVM).
 """
 
 from distdual.estimators.chain import ChainSVM
 from distdual.estimators.classifier import SVC
+from distdual.estimators.latent import LatentSVM
 from distdual.estimators.own import StructuralSVM
 from distdual.estimators.regressor import SVR
 
-__all__ = ["SVC", "SVR", "ChainSVM", "StructuralSVM"]
+__all__ = ["SVC", "SVR", "ChainSVM", "LatentSVM", "StructuralSVM"]

@@ -17,6 +17,7 @@ from distdual.data.shard import Block
 from distdual.errors import InputError
 from distdual.estimators.inputs import Data, Given, is_place, single_rows, weights_of
 from distdual.estimators.linear import LinearEstimator
+from distdual.problems.base import Problem
 from distdual.problems.binary import Binary
 from distdual.problems.multiclass import Multiclass
 from distdual.rows import Floats
@@ -114,19 +115,21 @@ class SVC(ClassifierMixin, LinearEstimator):
             raise InputError(f"{data.location}: SVC needs examples of 2 classes or more, found {found}")
         kind = Binary if len(data.classes) == 2 else Multiclass
         problem = kind(n_features=data.n_features, classes=data.classes, bias=self._bias)
-        if self.class_weight is None:
-            return problem
-        if isinstance(self.class_weight, str):
-            costs = balanced(self.class_weight, self._count(data, problem))
-            return replace(problem, class_cost=dict(zip(data.classes, costs, strict=True)))
-        named = {label_name(label): float(weight) for label, weight in self.class_weight.items()}
-        return replace(problem, class_cost=named)
+        return replace(problem, class_cost=class_costs(self.class_weight, data, problem, self.client))
 
-    def _count(self, data: Data, problem: Binary | Multiclass) -> Floats:
-        with open_executor(ClusterConfig(), data, problem, self.client) as executor:
-            executor.publish(-1, np.zeros(0))
-            counts: Floats = np.sum(list(executor.map_shards(count_labels, range(data.n_shards))), axis=0)
-        return counts
+
+def class_costs(
+    class_weight: Mapping[Any, float] | str | None, data: Data, problem: Problem, client: Any
+) -> dict[str, float]:
+    """What a unit of slack costs in each class that is named."""
+    if class_weight is None:
+        return {}
+    if not isinstance(class_weight, str):
+        return {label_name(label): float(weight) for label, weight in class_weight.items()}
+    with open_executor(ClusterConfig(), data, problem, client) as executor:
+        executor.publish(-1, np.zeros(0))
+        counts: Floats = np.sum(list(executor.map_shards(count_labels, range(data.n_shards))), axis=0)
+    return dict(zip(data.classes, balanced(class_weight, counts), strict=True))
 
 
 def balanced(class_weight: str, counts: Floats) -> list[float]:
@@ -140,4 +143,5 @@ def balanced(class_weight: str, counts: Floats) -> list[float]:
 def count_labels(source: Any, problem: Any, w: Floats, shard: int) -> Floats:  # noqa: ARG001
     """Runs on a worker: the summed weight of the examples of each class."""
     found = source.open().read(shard).shard
-    return np.bincount(found.y, found.cost, minlength=len(problem.classes)).astype(np.float64)
+    labels = found.y if found.tokens is None else found.y[found.tokens[:-1]]  # of bags, whose candidates all have it
+    return np.bincount(labels, found.cost, minlength=len(problem.classes)).astype(np.float64)

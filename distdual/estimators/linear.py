@@ -1,4 +1,4 @@
-"""What do SVC and SVR share? A bias, weights as coef_ and intercept_, and scores ⟨w, x⟩ + intercept of any input."""
+"""What do SVC, SVR and LatentSVM share? A bias, weights as coef_ and intercept_, and scores ⟨w, x⟩ + intercept."""
 
 import math
 from typing import Any, NamedTuple

@@ -16,11 +16,11 @@ from typing import Any
 from distdual.config import Config
 from distdual.coordinator.train import Round
 from distdual.data.location import Location, without_secrets
-from distdual.errors import InputError, Superseded, Suspended
+from distdual.errors import ClusterError, InputError, Superseded, Suspended
 from distdual.jobs.record import LOG, Record, forget_asking, is_asked_to_end, read, save
 from distdual.model import CHECKPOINT, MANIFEST, read_json, remove_unfinished
 from distdual.report.runlog import to_text
-from distdual.training import train
+from distdual.training import output_of, train
 
 log = logging.getLogger(__name__)
 
@@ -75,13 +75,16 @@ class Attempt:
         except Exception as error:
             if not self._worker_runs():
                 raise  # it is closing, which breaks what is under way; Dask runs the task elsewhere
+            if isinstance(error, ClusterError):
+                return self._ended("failed", error, 1, config)
             log.exception("job %s failed", self.record.id)
-            return self._ended("failed", f"{type(error).__name__}: {error}", 1, config)
+            name = "" if isinstance(error, ClusterError) else f"{type(error).__name__}: "
+            return self._ended("failed", f"{name}{error}", 1, config)
         code = 0 if certificate["certified"] else 1
         return replace(self._ended("done", certificate["reason"], code, config), certificate=certificate)
 
     def _train(self, config: Config, *, resume: bool) -> dict[str, Any]:
-        output = Location(config.output.url, config.output.storage_options)
+        output = output_of(config)
         found = contents(output)
         if self.record.before is None:
             self.record = replace(self.record, before=found)
@@ -117,7 +120,10 @@ class Attempt:
     def _terminated(self) -> bool:
         """Asked before a checkpoint is written."""
         if time.time() > self.looked + STALE:  # whoever was stopped so long may have been given up
-            self._look()
+            try:
+                self._look()
+            except Exception as error:
+                raise ClusterError(f"the scheduler does not answer the coordinator ({type(error).__name__})") from None
         self._check_place()
         return self.cancelled.is_set()
 

@@ -1,5 +1,6 @@
 """The problems that can be learnt: base (the contract), linear (what some share), then one file each.
 
+Tagging takes three: viterbi (the best path), paths (rows of two paths), chain (the problem).
 Parsing takes four: derivation (trees as numbers), cky (the best tree), runner_up (the best but one), cfg (the problem).
 `completed` is the contract of latent problems, and the convex problem that is left of one.
 

@@ -26,7 +26,7 @@ from distdual.data.shard import Runs, Shard
 from distdual.errors import InputError
 from distdual.kernel import bare_kernel, kernel
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.chain import all_finite, bounds_of, fill_scores, longest_of
+from distdual.problems.chain import bounds_of
 from distdual.problems.cky import Chart, Detour, Weights, best_tree, fill_chart, new_chart
 from distdual.problems.derivation import (
     Rules,
@@ -44,6 +44,7 @@ from distdual.problems.derivation import (
     tags_of,
 )
 from distdual.problems.runner_up import best_other_tree, new_detour
+from distdual.problems.viterbi import all_finite, fill_scores, longest_of
 from distdual.rows import CsrRows, Floats, Int32s, Ints, as_csr
 
 

@@ -8,7 +8,7 @@
 
 With K tags, w = [emission (n_features, K)] [transitions (K, K), from × to] [start (K)] [end (K)]. Emission weights
 lie feature by feature: the K weights of a feature that a token has are neighbours, so that neither dense nor sparse
-features ever need a turned copy of w. The key of a constraint is ŷ. Rows are sums of features in single precision.
+features ever need a turned copy of w. The key of a constraint is ŷ. `viterbi` finds it, `paths` makes its row.
 """
 
 from collections.abc import Mapping
@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from distdual.config import check_choice
 from distdual.data.shard import Shard
 from distdual.errors import InputError
-from distdual.kernel import kernel, specialise
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
+from distdual.problems.paths import Paths, Shape, losses_of, rows_of
 from distdual.problems.spans import span_counts, span_tags
-from distdual.rows import CsrRows, DenseRows, Features, Floats, Int32s, Ints, is_dense
+from distdual.problems.viterbi import find_best, find_margin_rescaled, find_slack_rescaled
+from distdual.rows import Floats, Ints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +67,11 @@ class Chain(Problem):
 
     @property
     def n_weights(self) -> int:  # type: ignore[override]
-        n_tags = len(self.classes)
-        return n_tags * (self.n_features + n_tags * self.transitions + 2 * self.boundaries)
+        return self.shape.n_weights
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(len(self.classes), self.n_features, self.transitions, self.boundaries)
 
     @property
     def tag_costs(self) -> Floats:
@@ -76,8 +80,10 @@ class Chain(Problem):
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
         tokens = bounds_of(shard)
         slack, worst = np.empty(shard.n_examples), np.empty(len(shard.y), dtype=np.int32)
-        find = find_slack_rescaled if self.rescaling == "slack" else find_margin_rescaled
-        find(shard.x, shard.y, tokens, *self.split(w), self.tag_costs, slack, worst)
+        if self.rescaling == "slack":
+            find_slack_rescaled(shard.x, shard.y, tokens, *self.split(w), self.tag_costs, slack, worst)
+        else:
+            find_margin_rescaled(shard.x, shard.y, tokens, *self.split(w), self.tag_costs, 1, slack, worst)
         return Offenders(slack, Keys(tokens, worst))
 
     def costs(self, shard: Shard) -> Floats:
@@ -86,21 +92,11 @@ class Chain(Problem):
     def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
         tokens = bounds_of(shard)
         check_keys(tokens, chosen, keys, len(self.classes))
-        margin = np.empty(len(chosen))
-        find_losses(shard.y, tokens, chosen, keys.indptr, keys.values, self.tag_costs, margin)
+        paths = Paths(tokens[chosen], np.diff(tokens)[chosen], shard.y, tokens[chosen], keys.values, keys.indptr[:-1])
+        margin = losses_of(paths, self.tag_costs)
         scale = margin if self.rescaling == "slack" else np.ones(len(chosen))
-        rows = self._rows(shard, tokens, chosen, keys, scale)
+        rows = rows_of(shard.x, paths, scale, self.shape)
         return Constraints(shard.first + chosen, self.costs(shard)[chosen], margin, rows, keys)
-
-    def _rows(self, shard: Shard, tokens: Ints, chosen: Ints, keys: Keys, scale: Floats) -> CsrRows:
-        """scale · (φ(x, y) − φ(x, ŷ)) of each, first into room for the longest they can be."""
-        indptr = np.zeros(len(chosen) + 1, dtype=np.int64)
-        most = most_values(shard.x, shard.y, tokens, chosen, keys.indptr, keys.values)
-        indices = np.empty(most, dtype=np.int32 if self.n_weights < 2**31 else np.int64)
-        values = np.empty(most, dtype=np.float32)
-        sizes = (len(self.classes), self.n_features, self.transitions, self.boundaries)
-        fill_rows(shard.x, shard.y, tokens, chosen, keys.indptr, keys.values, scale, *sizes, indptr, indices, values)
-        return CsrRows(indptr, indices[: indptr[-1]].copy(), values[: indptr[-1]].copy())
 
     def predict(self, w: Floats, shard: Shard) -> NDArray[np.int32]:
         """(n_tokens,) tags, sequence after sequence."""
@@ -175,432 +171,3 @@ def check_keys(tokens: Ints, chosen: Ints, keys: Keys, n_tags: int) -> None:
         raise InputError(f"the key of a constraint of sequence {chosen[np.argmax(wrong)]} is not one tag a token")
     if len(keys.values) and not (keys.values.min() >= 0 and keys.values.max() < n_tags):
         raise InputError(f"a key names a tag beyond the {n_tags} there are")
-
-
-# --- the best tagging
-
-
-@kernel
-def find_margin_rescaled(
-    x: Features,
-    y: Int32s,
-    tokens: Ints,
-    emission: Floats,
-    pairs: Floats,
-    start: Floats,
-    end: Floats,
-    tag_costs: Floats,
-    slack: Floats,
-    worst: Int32s,
-) -> None:
-    """ŷ = argmax loss(y, ŷ) + score(ŷ) of every sequence; fills `slack` and `worst`. NaN features give NaN slack."""
-    n_tags = emission.shape[1]
-    longest = longest_of(tokens)
-    scores, back, forward = np.empty((longest, n_tags)), np.empty((longest, n_tags), np.int32), np.empty((3, n_tags))
-    for i in range(len(tokens) - 1):
-        first, n = tokens[i], tokens[i + 1] - tokens[i]
-        fill_scores(x, first, n, emission, scores)
-        right, found = y[first : first + n], worst[first : first + n]
-        for t in range(n):
-            for k in range(n_tags):
-                scores[t, k] += tag_costs[right[t]]
-            scores[t, right[t]] -= tag_costs[right[t]]
-        best_path(scores, n, pairs, start, end, back, forward, found)
-        ahead = ahead_of(scores, pairs, start, end, right, found) if all_finite(scores, n) else np.nan
-        slack[i] = 0.0 if ahead <= 0.0 else ahead
-
-
-@kernel
-def find_best(
-    x: Features,
-    tokens: Ints,
-    emission: Floats,
-    pairs: Floats,
-    start: Floats,
-    end: Floats,
-    predicted: Int32s,
-) -> None:
-    """argmax score(ŷ) of every sequence; fills `predicted`."""
-    n_tags = emission.shape[1]
-    longest = longest_of(tokens)
-    scores, back, forward = np.empty((longest, n_tags)), np.empty((longest, n_tags), np.int32), np.empty((3, n_tags))
-    for i in range(len(tokens) - 1):
-        first, n = tokens[i], tokens[i + 1] - tokens[i]
-        fill_scores(x, first, n, emission, scores)
-        best_path(scores, n, pairs, start, end, back, forward, predicted[first : first + n])
-
-
-@kernel
-def longest_of(tokens: Ints) -> int:
-    longest = 0
-    for i in range(len(tokens) - 1):
-        longest = max(longest, tokens[i + 1] - tokens[i])
-    return longest
-
-
-def fill_scores(x: Features, first: int, n: int, emission: Floats, scores: Floats) -> None:
-    """scores_tk = Σ_j x_tj emission_jk for tokens first … first + n − 1; fills the first n rows of `scores`."""
-    for t in range(n):
-        if isinstance(x, DenseRows):
-            scores[t] = x.values[first + t].astype(np.float64) @ emission
-        else:
-            at = slice(x.indptr[first + t], x.indptr[first + t + 1])
-            scores[t] = x.values[at].astype(np.float64) @ emission[x.indices[at]]
-
-
-@specialise(fill_scores)
-def _fill_scores(x: Any, first: Any, n: Any, emission: Any, scores: Any) -> Any:  # noqa: ARG001
-    def dense(x: Any, first: Any, n: Any, emission: Any, scores: Any) -> Any:
-        for t in range(n):
-            scores[t, :] = 0.0
-            for j in range(x.values.shape[1]):
-                if x.values[first + t, j] != 0.0:
-                    add_scaled(np.float64(x.values[first + t, j]), emission[j], scores[t])
-
-    def csr(x: Any, first: Any, n: Any, emission: Any, scores: Any) -> Any:
-        for t in range(n):
-            scores[t, :] = 0.0
-            for p in range(x.indptr[first + t], x.indptr[first + t + 1]):
-                add_scaled(np.float64(x.values[p]), emission[x.indices[p]], scores[t])
-
-    return dense if is_dense(x) else csr
-
-
-@kernel
-def add_scaled(scale: float, row: Floats, out: Floats) -> None:
-    """out ← out + scale · row."""
-    for k in range(len(out)):
-        out[k] += scale * row[k]
-
-
-@kernel
-def best_path(
-    scores: Floats, n: int, pairs: Floats, start: Floats, end: Floats, back: Int32s, forward: Floats, path: Int32s
-) -> None:
-    """Viterbi: the tags of the best path into `path`. `back` and `forward` are scratch, K entries a token and 3 K.
-
-    best_t(k) = scores_t(k) + max_j ( best_{t−1}(j) + pairs(j, k) )
-    """
-    n_tags = scores.shape[1]
-    best, new, at = forward[0], forward[1], forward[2]
-    for k in range(n_tags):
-        best[k] = start[k] + scores[0, k]
-    for t in range(1, n):
-        extend(best, pairs, new, at)
-        for k in range(n_tags):
-            back[t, k] = np.int32(at[k])
-            best[k] = new[k] + scores[t, k]
-    k = 0
-    for j in range(n_tags):
-        best[j] += end[j]
-        if best[j] > best[k]:
-            k = j
-    for t in range(n - 1, -1, -1):
-        path[t] = k
-        k = back[t, k] if t else k
-
-
-@kernel
-def extend(best: Floats, pairs: Floats, new: Floats, at: Floats) -> None:
-    """new_k = max_j best_j + pairs_jk, at_k = argmax; both as floats, so that the inner loop runs on whole vectors."""
-    n_tags = len(best)
-    new[:], at[:] = -np.inf, 0.0
-    if not len(pairs):
-        top = 0
-        for j in range(n_tags):
-            if best[j] > best[top]:
-                top = j
-        new[:], at[:] = best[top], float(top)
-        return
-    for j in range(n_tags):
-        base, row, number = best[j], pairs[j], float(j)
-        for k in range(n_tags):
-            found = base + row[k]
-            better = found > new[k]
-            new[k] = found if better else new[k]
-            at[k] = number if better else at[k]
-
-
-@kernel
-def all_finite(scores: Floats, n: int) -> bool:
-    """Whether the scores of the first n tokens are finite; a NaN would lose every comparison."""
-    for t in range(n):
-        for k in range(scores.shape[1]):
-            if not np.isfinite(scores[t, k]):
-                return False
-    return True
-
-
-@kernel
-def ahead_of(scores: Floats, pairs: Floats, start: Floats, end: Floats, right: Int32s, found: Int32s) -> float:
-    """How far the path found is ahead of the right one, from where they differ only: 0 if they are the same."""
-    n = len(right)
-    ahead = 0.0
-    for t in range(n):
-        if found[t] != right[t]:
-            ahead += scores[t, found[t]] - scores[t, right[t]]
-        if t and len(pairs) and (found[t] != right[t] or found[t - 1] != right[t - 1]):
-            ahead += pairs[found[t - 1], found[t]] - pairs[right[t - 1], right[t]]
-    return float(ahead + start[found[0]] - start[right[0]] + end[found[n - 1]] - end[right[n - 1]])
-
-
-# --- slack rescaling
-
-
-@kernel
-def find_slack_rescaled(
-    x: Features,
-    y: Int32s,
-    tokens: Ints,
-    emission: Floats,
-    pairs: Floats,
-    start: Floats,
-    end: Floats,
-    tag_costs: Floats,
-    slack: Floats,
-    worst: Int32s,
-) -> None:
-    """ŷ = argmax loss(y, ŷ) (1 + score(ŷ) − score(y)): the best path with exactly h wrong tags, for each h.
-
-    The loss is h · tag_costs[0]: all tags cost the same. Time and memory grow with the square of the length.
-    """
-    n_tags = emission.shape[1]
-    longest = longest_of(tokens)
-    scores, forward = np.empty((longest, n_tags)), np.empty((2, longest + 1, n_tags))
-    new, at = np.empty(n_tags), np.empty(n_tags)
-    back = np.empty((longest, longest + 1, n_tags), np.int32)
-    path = np.empty(longest, np.int32)
-    for i in range(len(tokens) - 1):
-        first, n = tokens[i], tokens[i + 1] - tokens[i]
-        fill_scores(x, first, n, emission, scores)
-        right, found = y[first : first + n], worst[first : first + n]
-        slack[i] = 0.0
-        found[:] = right
-        if not all_finite(scores, n):
-            slack[i] = np.nan
-            continue
-        best = forward_by_errors(scores, right, pairs, start, forward, back, new, at)
-        for wrong in range(1, n + 1):
-            last = best_end(best[wrong], end)
-            if best[wrong, last] == -np.inf:
-                continue
-            follow(back, n, wrong, last, right, path)
-            loss = wrong * tag_costs[0]
-            value = loss * (1.0 + ahead_of(scores, pairs, start, end, right, path[:n]))
-            if value > slack[i]:
-                slack[i] = value
-                found[:] = path[:n]
-
-
-@kernel
-def forward_by_errors(
-    scores: Floats, right: Int32s, pairs: Floats, start: Floats, forward: Floats, back: Int32s, new: Floats, at: Floats
-) -> Floats:
-    """(h, k) the best score of a path that ends in k with h tags wrong; −∞ where there is none. Fills `back`."""
-    n, n_tags = len(right), scores.shape[1]
-    old: Floats = forward[0]
-    best: Floats = forward[1]
-    best[: n + 1] = -np.inf
-    for k in range(n_tags):
-        best[1 if k != right[0] else 0, k] = start[k] + scores[0, k]
-    for t in range(1, n):
-        old, best = best, old
-        best[: n + 1] = -np.inf
-        for wrong in range(t + 1):
-            extend(old[wrong], pairs, new, at)
-            for k in range(n_tags):
-                now = wrong + 1 if k != right[t] else wrong
-                best[now, k] = new[k] + scores[t, k]
-                back[t, now, k] = np.int32(at[k])
-    return best
-
-
-@kernel
-def best_end(best: Floats, end: Floats) -> int:
-    last = 0
-    for k in range(len(end)):
-        if best[k] + end[k] > best[last] + end[last]:
-            last = k
-    return last
-
-
-@kernel
-def follow(back: Int32s, n: int, wrong: int, last: int, right: Int32s, path: Int32s) -> None:
-    """The path that ends in `last` with so many wrong tags."""
-    k = last
-    for t in range(n - 1, -1, -1):
-        path[t] = k
-        if t:
-            before = back[t, wrong, k]
-            wrong -= 1 if k != right[t] else 0
-            k = before
-
-
-# --- rows
-
-
-@kernel
-def find_losses(
-    y: Int32s, tokens: Ints, chosen: Ints, key_indptr: Ints, keys: Int32s, tag_costs: Floats, loss: Floats
-) -> None:
-    """loss_c = Σ_t tag_costs[y_t] [ŷ_t ≠ y_t]; fills `loss`."""
-    for c in range(len(chosen)):
-        first, at = tokens[chosen[c]], key_indptr[c]
-        loss[c] = 0.0
-        for t in range(tokens[chosen[c] + 1] - first):
-            if keys[at + t] != y[first + t]:
-                loss[c] += tag_costs[y[first + t]]
-
-
-@kernel
-def most_values(x: Features, y: Int32s, tokens: Ints, chosen: Ints, key_indptr: Ints, keys: Int32s) -> int:
-    """How long all rows can be together: two of each feature of a token that differs, and four a token for the rest."""
-    most = 0
-    for c in range(len(chosen)):
-        first, at = tokens[chosen[c]], key_indptr[c]
-        n = tokens[chosen[c] + 1] - first
-        most += 2 * n + 4
-        for t in range(n):
-            if keys[at + t] != y[first + t]:
-                most += 2 * n_values(x, first + t)
-    return most
-
-
-def n_values(x: Features, row: int) -> int:
-    """How many features a row stores."""
-    return x.values.shape[1] if isinstance(x, DenseRows) else int(x.indptr[row + 1] - x.indptr[row])
-
-
-@specialise(n_values)
-def _n_values(x: Any, row: Any) -> Any:  # noqa: ARG001
-    def dense(x: Any, row: Any) -> Any:  # noqa: ARG001
-        return x.values.shape[1]
-
-    def csr(x: Any, row: Any) -> Any:
-        return x.indptr[row + 1] - x.indptr[row]
-
-    return dense if is_dense(x) else csr
-
-
-@kernel
-def fill_rows(
-    x: Features,
-    y: Int32s,
-    tokens: Ints,
-    chosen: Ints,
-    key_indptr: Ints,
-    keys: Int32s,
-    scale: Floats,
-    n_tags: int,
-    n_features: int,
-    transitions: bool,
-    boundaries: bool,
-    indptr: Ints,
-    indices: Any,
-    values: Any,
-) -> None:
-    """Rows with ascending columns, each named once, and no zeros; fills indptr, indices and values."""
-    room = 0
-    for c in range(len(chosen)):
-        room = max(room, most_values(x, y, tokens, chosen[c : c + 1], key_indptr[c : c + 1], keys))
-    columns, parts = np.empty(room, np.int64), np.empty(room)
-    for c in range(len(chosen)):
-        first = tokens[chosen[c]]
-        n = tokens[chosen[c] + 1] - first
-        right, found = y[first : first + n], keys[key_indptr[c] : key_indptr[c] + n]
-        size = add_emissions(x, first, right, found, n_tags, columns, parts)
-        at = write_merged(columns[:size], parts[:size], scale[c], indptr[c], indices, values)
-        size = add_pairs(right, found, n_tags, n_tags * n_features, transitions, boundaries, columns, parts)
-        indptr[c + 1] = write_merged(columns[:size], parts[:size], scale[c], at, indices, values)
-
-
-def add_emissions(
-    x: Features, first: int, right: Int32s, found: Int32s, n_tags: int, columns: Ints, parts: Floats
-) -> int:
-    """+features at the right tag and −features at the one found, for tokens where they differ; returns how many."""
-    size = 0
-    for t in np.flatnonzero(right != found):
-        row = first + t
-        if isinstance(x, DenseRows):
-            which = np.flatnonzero(x.values[row])
-            own = x.values[row][which]
-        else:
-            at = slice(x.indptr[row], x.indptr[row + 1])
-            which, own = x.indices[at].astype(np.int64), x.values[at]
-        for tag, sign in ((right[t], 1.0), (found[t], -1.0)):
-            columns[size : size + len(which)] = which * n_tags + tag
-            parts[size : size + len(which)] = sign * own
-            size += len(which)
-    return size
-
-
-@specialise(add_emissions)
-def _add_emissions(x: Any, first: Any, right: Any, found: Any, n_tags: Any, columns: Any, parts: Any) -> Any:  # noqa: ARG001
-    def dense(x: Any, first: Any, right: Any, found: Any, n_tags: Any, columns: Any, parts: Any) -> Any:
-        size = 0
-        for j in range(x.values.shape[1]):
-            for t in range(len(right)):
-                if right[t] != found[t] and x.values[first + t, j] != 0.0:
-                    columns[size], parts[size] = j * n_tags + right[t], x.values[first + t, j]
-                    columns[size + 1], parts[size + 1] = j * n_tags + found[t], -x.values[first + t, j]
-                    size += 2
-        return size
-
-    def csr(x: Any, first: Any, right: Any, found: Any, n_tags: Any, columns: Any, parts: Any) -> Any:
-        size = 0
-        for t in range(len(right)):
-            if right[t] != found[t]:
-                for p in range(x.indptr[first + t], x.indptr[first + t + 1]):
-                    column = np.int64(x.indices[p]) * n_tags
-                    columns[size], parts[size] = column + right[t], x.values[p]
-                    columns[size + 1], parts[size + 1] = column + found[t], -x.values[p]
-                    size += 2
-        return size
-
-    return dense if is_dense(x) else csr
-
-
-@kernel
-def add_pairs(
-    right: Int32s,
-    found: Int32s,
-    n_tags: int,
-    base: int,
-    transitions: bool,
-    boundaries: bool,
-    columns: Ints,
-    parts: Floats,
-) -> int:
-    """±1 at the transitions, the start and the end of both taggings where they differ; returns how many."""
-    n, size = len(right), 0
-    if transitions:
-        for t in range(1, n):
-            if right[t] != found[t] or right[t - 1] != found[t - 1]:
-                columns[size], parts[size] = base + right[t - 1] * n_tags + right[t], 1.0
-                columns[size + 1], parts[size + 1] = base + found[t - 1] * n_tags + found[t], -1.0
-                size += 2
-        base += n_tags * n_tags
-    if boundaries:
-        for t in (0, n - 1):
-            if right[t] != found[t]:
-                columns[size], parts[size] = base + right[t], 1.0
-                columns[size + 1], parts[size + 1] = base + found[t], -1.0
-                size += 2
-            base += n_tags
-    return size
-
-
-@kernel
-def write_merged(columns: Ints, parts: Floats, scale: float, at: int, indices: Any, values: Any) -> int:
-    """Sort by column, add up what names the same one, and write what is not 0 from place `at` on; returns the end."""
-    order = np.argsort(columns, kind="mergesort")
-    k = 0
-    while k < len(order):
-        column, total = columns[order[k]], 0.0
-        while k < len(order) and columns[order[k]] == column:
-            total += parts[order[k]]
-            k += 1
-        if total != 0.0:
-            indices[at], values[at] = column, scale * total
-            at += 1
-    return at

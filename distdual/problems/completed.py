@@ -9,17 +9,27 @@ objective is P(w) = min_H P_H(w), and `impute` finds the H that attains it.
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distdual.config import check_choice
-from distdual.data.shard import Shard
+from distdual.data.shard import Shard, join_tokens
 from distdual.errors import InputError
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.rows import Floats, Int32s, Ints
+from distdual.rows import Bools, Floats, Int32s, Ints
+
+DIFFERENCE = 0.01  # between copies of the same weights, relative to these
+
+
+class Start(NamedTuple):
+    """Weights to begin with."""
+
+    w: Floats
+    imputes: bool = True  # whether they tell which latent values are good; else all look the same to them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +39,11 @@ class LatentProblem(Problem):
     The key of a constraint holds the latent value that its row is made with: example and key name the row.
     """
 
+    per_token: ClassVar[bool] = False
+    """True if an example has a latent value for each of its tokens, not just one."""
+
     starts: ClassVar[tuple[str, ...]]
-    """Kinds of models whose weights mean the same, so that latent values can be imputed with them."""
+    """Kinds of models to begin with."""
 
     rounds: int = 50
     """Convex problems to solve, at the most; fewer where the objective stops falling before."""
@@ -49,7 +62,7 @@ class LatentProblem(Problem):
 
     @abstractmethod
     def impute(self, w: Floats, shard: Shard) -> Int32s:
-        """(n,) the latent value with which each example has the smallest slack at w."""
+        """The latent value, one or one a token, with which each example has the smallest slack at w."""
 
     @abstractmethod
     def rebase(self, shard: Shard, chosen: Ints, keys: Keys) -> Keys:
@@ -62,6 +75,15 @@ class LatentProblem(Problem):
     @abstractmethod
     def draw(self, shard: Shard, seed: int) -> Int32s:
         """Latent values at random, as a start."""
+
+    def start_from(self, model: Problem, w: Floats, seed: int) -> Start:  # noqa: ARG002
+        """The weights `w` of a model as weights of this problem; here they are the same."""
+        if model.kind not in self.starts or model.n_weights != self.n_weights:
+            raise InputError(
+                f"solver.start: a {self.kind} problem of {self.n_weights} weights begins with a model of "
+                f"{' or '.join(self.starts)} with as many, not with {model.kind} of {model.n_weights}"
+            )
+        return Start(w)
 
     def guesses(self, restart: int) -> int:  # noqa: ARG002
         """How often `guess` shall improve on values drawn at random."""
@@ -79,6 +101,10 @@ class LatentProblem(Problem):
         """The latent values of all examples to go on with: of each the new one or the old one."""
         return new
 
+    def completed(self, shard: Shard, values: Int32s) -> "Completed":
+        """The convex problem that is left, on one shard, with these latent values."""
+        return Completed(self, values, shard.first, shard.tokens if self.per_token else None)
+
 
 @dataclass(frozen=True, eq=False)
 class Completed(Problem):
@@ -87,6 +113,7 @@ class Completed(Problem):
     problem: LatentProblem
     values: Int32s  # of examples first, first + 1, …
     first: int = 0
+    indptr: Ints | None = None  # where the values of each begin, and the end of the last; None where each has one
 
     @property
     def kind(self) -> str:  # type: ignore[override]
@@ -130,8 +157,20 @@ class Completed(Problem):
         return self.problem.summary(self._with_values(shard))
 
     def part(self, first: int, end: int) -> "Completed":
-        begin = first - self.first
-        return replace(self, values=self.values[begin : begin + end - first], first=first)
+        begin, stop = first - self.first, end - self.first
+        if self.indptr is None:
+            return replace(self, values=self.values[begin:stop], first=first)
+        indptr = self.indptr[begin : stop + 1]
+        return replace(self, values=self.values[indptr[0] : indptr[-1]], first=first, indptr=indptr - indptr[0])
+
+    @property
+    def n_examples(self) -> int:
+        return len(self.values) if self.indptr is None else len(self.indptr) - 1
+
+    def changes(self, other: Int32s) -> Bools:
+        """(n,) which examples have other latent values there."""
+        differ: Bools = self.values != other
+        return differ if self.indptr is None else np.logical_or.reduceat(differ, self.indptr[:-1])
 
     def predict(self, w: Floats, shard: Shard) -> NDArray[Any]:
         return self.problem.predict(w, shard)
@@ -145,15 +184,36 @@ class Completed(Problem):
     def score_shard(self, shard: Shard, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
         return self.problem.score_shard(shard, y, predicted)
 
+    def judge(self, unknown: tuple[str, ...]) -> Problem | None:
+        return self.problem.judge(unknown)
+
     def describe(self) -> dict[str, Any]:
         return self.problem.describe()
 
-    def values_of(self, shard: Shard) -> Int32s:
-        begin = shard.first - self.first
-        return self.values[begin : begin + shard.n_examples]
+    def of(self, shard: Shard) -> "Completed":
+        """The same problem on the examples of a shard alone."""
+        return self.part(shard.first, shard.first + shard.n_examples)
 
     def _with_values(self, shard: Shard) -> Shard:
-        return replace(shard, latent=self.values_of(shard))
+        return replace(shard, latent=self.of(shard).values)
+
+
+def join(parts: Sequence[Completed]) -> Completed:
+    """The problem on all examples, from what it is on those of each shard, in order."""
+    first, values = parts[0], np.concatenate([part.values for part in parts])
+    tokens = join_tokens([part.indptr for part in parts])
+    return replace(first, values=values, indptr=tokens)
+
+
+def stated(problem: Problem) -> Problem:
+    """The problem itself, without latent values: to predict with, on any data."""
+    return problem.problem if isinstance(problem, Completed) else problem
+
+
+def told_apart(copies: Floats, seed: int) -> Floats:
+    """Copies of the same weights with small differences by seed, without which none would ever be the better one."""
+    size = float(np.sqrt((copies**2).mean())) or 1.0
+    return copies + DIFFERENCE * size * np.random.default_rng([seed, 3]).normal(size=copies.shape)
 
 
 def latent_of(shard: Shard) -> Int32s:
@@ -161,11 +221,10 @@ def latent_of(shard: Shard) -> Int32s:
     return shard.latent
 
 
-def check_range(shard: Shard, low: Int32s | int, high: Int32s | Ints | int) -> None:
-    """Latent values must be from `low` to `high` − 1."""
+def check_range(shard: Shard, low: Int32s | int, high: Int32s | Ints | int, tokens: Ints | None = None) -> None:
+    """Latent values must be from `low` to `high` − 1; `tokens` says whose they are where an example has several."""
     wrong = np.flatnonzero((latent_of(shard) < low) | (latent_of(shard) >= high))
     if len(wrong):
         value = latent_of(shard)[wrong[0]]
-        raise InputError(
-            f"example {shard.first + wrong[0]} cannot have the latent value {value} that the model gives it"
-        )
+        at = wrong[0] if tokens is None else np.searchsorted(tokens, wrong[0], side="right") - 1
+        raise InputError(f"example {shard.first + at} cannot have the latent value {value} that the model gives it")

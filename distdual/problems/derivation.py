@@ -9,7 +9,7 @@ import numpy as np
 
 from distdual.data.grammar import Grammar
 from distdual.kernel import bare_kernel, kernel
-from distdual.problems.chain import add_emissions, write_merged
+from distdual.problems.paths import add_emissions, write_merged
 from distdual.rows import CsrRows, Int32s, Ints
 
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernel import kernel
-from distdual.problems.base import Constraints, Keys, Offenders
-from distdual.problems.completed import LatentProblem, check_range, latent_of
+from distdual.problems.base import Constraints, Keys, Offenders, Problem
+from distdual.problems.completed import LatentProblem, Start, check_range, latent_of, told_apart
 from distdual.problems.latent import add_up
 from distdual.problems.linear import check_class_cost, costs_by_class
 from distdual.problems.multiclass import Multiclass, check_loss
@@ -31,7 +31,7 @@ CLUSTERING = 20  # rounds of k-means
 class LatentMulticlass(LatentProblem):
     kind: ClassVar[str] = "latent_multiclass"
     oracle_work: ClassVar[float] = 4.0
-    starts: ClassVar[tuple[str, ...]] = ("latent_multiclass",)
+    starts: ClassVar[tuple[str, ...]] = ("latent_multiclass", "multiclass")
 
     n_features: int
     classes: tuple[str, ...]
@@ -121,6 +121,18 @@ class LatentMulticlass(LatentProblem):
     def draw(self, shard: Shard, seed: int) -> Int32s:
         drawn = np.random.default_rng([seed, shard.first]).integers(self.components, size=shard.n_examples)
         return (shard.y * self.components + drawn).astype(np.int32)
+
+    def start_from(self, model: Problem, w: Floats, seed: int) -> Start:
+        """Those of a convex model are copied to all components of a class; clusters, or chance, tell these apart."""
+        if not isinstance(model, Multiclass):
+            return super().start_from(model, w, seed)
+        if model.classes != self.classes or model.width != self.mixture.width:
+            raise InputError(
+                f"solver.start: the model has {len(model.classes)} classes of {model.width} weights, this problem "
+                f"{len(self.classes)} of {self.mixture.width}; the same classes, features and bias are needed"
+            )
+        copies = np.repeat(w.reshape(len(self.classes), -1), self.components, axis=0).ravel()
+        return Start(copies, imputes=False) if self.guesses(0) else Start(told_apart(copies, seed))
 
     def guesses(self, restart: int) -> int:  # noqa: ARG002 - values drawn with another seed lead to other clusters
         return CLUSTERING if self.init == "guess" and self.components > 1 else 0

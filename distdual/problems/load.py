@@ -12,12 +12,13 @@ from distdual.problems.binary import Binary
 from distdual.problems.cfg import Cfg
 from distdual.problems.chain import Chain
 from distdual.problems.latent import Latent
+from distdual.problems.latent_chain import LatentChain
 from distdual.problems.latent_multiclass import LatentMulticlass
 from distdual.problems.multiclass import Multiclass
 from distdual.problems.own import UserProblem
 from distdual.problems.regression import Regression
 
-BUILT_IN = (Binary, Multiclass, Regression, Chain, Cfg, Latent, LatentMulticlass)
+BUILT_IN = (Binary, Multiclass, Regression, Chain, Cfg, Latent, LatentMulticlass, LatentChain)
 KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in BUILT_IN}
 
 NAME = re.compile(r"([^\W\d]\w*)(\.[^\W\d]\w*)*:([^\W\d]\w*)(\.[^\W\d]\w*)*")

@@ -114,4 +114,10 @@ class LatentUserProblem(UserProblem, LatentProblem):
                 found.append(list(self.latent_values(self.example(shard, i), self.truth(shard.y[i].item()))))
                 if not found[-1]:
                     raise InputError(f"{self.kind}: example {shard.first + i} has no latent values")
+                for h in found[-1]:
+                    if isinstance(h, bool) or not isinstance(h, int | np.integer) or not -(2**31) <= h < 2**31:
+                        raise InputError(
+                            f"{self.kind}: example {shard.first + i} has the latent value {h!r}; "
+                            "expected a whole number of 32 bits"
+                        )
         return found

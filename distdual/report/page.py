@@ -8,6 +8,7 @@ from typing import Any
 
 from distdual.report.charts import Series, bar_chart, line_chart
 from distdual.report.history import Line, beginnings, closing, events, passes, seconds, work
+from distdual.report.latent import turns
 from distdual.report.progress import clock
 
 STYLE = """
@@ -122,7 +123,7 @@ def proof(certificate: Mapping[str, Any] | None) -> str:
         return ""
     names = ("lower", "upper", "gap", "estimate", "target", "certified", "reason", "support", "slack", "model")
     rows = [(name, shown(certificate[name])) for name in names if certificate.get(name) is not None]
-    return table("Certificate", rows)
+    return table("Certificate", rows) + turns(certificate)
 
 
 def what_happened(lines: Sequence[Line]) -> str:

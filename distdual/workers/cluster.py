@@ -15,7 +15,7 @@ from distdual.config import TLS, ClusterConfig
 from distdual.errors import InputError
 from distdual.interrupt import children_ignore_interrupts
 from distdual.problems.base import Problem
-from distdual.problems.completed import Completed
+from distdual.problems.completed import stated
 
 # Shards of some MB come and go. Dask's own setting gives their memory back to the system each time, and a page fault
 # for every 4 KB of the next one then takes longer than to compute on it.
@@ -74,7 +74,8 @@ def reach(cluster: ClusterConfig) -> Any:
     try:
         with ThreadPoolExecutor(1) as pool:  # the caller may be inside an event loop, as in a notebook
             pool.submit(asyncio.run, _greet(cluster.scheduler, security, cluster.timeout)).result()
-        return Client(cluster.scheduler, timeout=cluster.timeout, security=security, set_as_default=False)
+        away = max(cluster.timeout, cluster.patience)  # a scheduler that answers now may be restarted later
+        return Client(cluster.scheduler, timeout=away, security=security, set_as_default=False)
     except (OSError, ValueError, ImportError) as error:
         encrypted = cluster.scheduler.startswith("tls://")
         expected = (
@@ -147,8 +148,7 @@ def was_sent(file: str) -> bool:
 
 def module_file(problem: Problem) -> str | None:
     """The .py file that defines the problem, if it is neither part of a package nor installed."""
-    stated = problem.problem if isinstance(problem, Completed) else problem
-    return module_file_of(type(stated).__module__)
+    return module_file_of(type(stated(problem)).__module__)
 
 
 def module_file_of(name: str) -> str | None:

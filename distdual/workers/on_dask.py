@@ -22,10 +22,11 @@ from distdual.data.store import Dataset
 from distdual.errors import ClusterError
 from distdual.problems.base import Problem
 from distdual.problems.completed import Completed
-from distdual.rows import Floats, Int32s
+from distdual.rows import Floats
 from distdual.workers.pending import Held, arrived, run_all
 from distdual.workers.scan import Scan, ShardReport, Source
 from distdual.workers.tasks import (
+    Latent,
     Task,
     Work,
     Works,
@@ -41,9 +42,10 @@ from distdual.workers.tasks import (
 from distdual.workers.watch import Watch
 
 LOOK = 1.0  # seconds between two looks at the cluster
+AWAY = 2.0  # seconds without a look, after which the coordinator was busy with something else
 PAUSE = 0.5  # seconds before what failed for want of a worker is tried again
-TRIES = 10  # times that a task may be lost with its weights or its scheduler
-DEATHS = 2  # times that Dask may give a task up because workers died of it, four each time
+TRIES = 5  # times that a task may be lost, with a worker, with the last copy of its weights or with the scheduler
+KILLED = 4  # workers that have died of a task when Dask gives it up
 
 
 @dataclass(eq=False, slots=True)
@@ -100,7 +102,7 @@ class DaskExecutor:
         now = time.monotonic()
         self.watch = Watch(limits or ClusterConfig(), answered=now, manned=now, progress=now)
         self.looking: Future[Any] | None = None
-        self.looked = now
+        self.looked = self.called = now
         about = client.scheduler_info(n_workers=-1)
         self.scheduler: str = about["id"]
         self.workers: dict[str, Any] = about["workers"]
@@ -114,7 +116,8 @@ class DaskExecutor:
     @property
     def slots(self) -> int:
         self._look()
-        return sum(worker["nthreads"] for worker in self.workers.values())
+        threads: int = sum(worker["nthreads"] for worker in self.workers.values())
+        return max(1, threads)  # where nobody is, scans wait
 
     @property
     def pending(self) -> int:
@@ -244,15 +247,13 @@ class DaskExecutor:
         task, error = outcome.task, outcome.error
         assert error is not None
         if isinstance(error, KilledWorker):
-            task.deaths += 1
-        elif outcome.future.status == "error":
-            raise error
-        else:
+            task.lost += KILLED
+        elif outcome.future.status != "error":
             task.lost += 1
-        if task.deaths >= DEATHS or isinstance(error, MemoryError):
+        elif not isinstance(error, MemoryError):
+            raise error
+        if task.lost > TRIES or isinstance(error, MemoryError):
             raise ClusterError(short_of_memory(task, self.workers)) from None
-        if task.lost > TRIES:
-            raise ClusterError(f"shard {task.shards[0]}: its task was lost {task.lost} times; is the cluster stable?")
 
     def _again(self, flight: Flight, tasks: Sequence[Task]) -> None:
         self._wait_for_worker()
@@ -261,7 +262,9 @@ class DaskExecutor:
             self._restore(self.held.by_version[version])
         if self.loaded is not None:
             self.loaded = {number: future for number, future in self.loaded.items() if future.status != "cancelled"}
-        self._submit(flight, tasks)
+        # By turns from either end: of several that are lost together, all but the one that workers die of come through.
+        backwards = any(task.lost % 2 for task in tasks)
+        self._submit(flight, sorted(tasks, key=lambda task: task.shards, reverse=backwards))
         self.events.append(f"{len(tasks)} tasks submitted again")
 
     def _drop(self, flight: Flight) -> None:
@@ -305,11 +308,11 @@ class DaskExecutor:
         each = zip(task.shards, task.arguments, strict=True)
         return Works(task.function, [Work(shard, own, self._latent(shard)) for shard, own in each])
 
-    def _latent(self, shard: int) -> tuple[Int32s, int] | None:
+    def _latent(self, shard: int) -> Latent | None:
         if not isinstance(self.problem, Completed):
             return None
         part = self.problem.part(int(self.first[shard]), int(self.first[shard + 1]))
-        return part.values, part.first
+        return Latent(part.values, part.first, part.indptr)
 
     def _scatter(self, what: Scattered) -> None:
         """Send a value to every worker; one that dies meanwhile must be noticed by the scheduler first."""
@@ -319,10 +322,11 @@ class DaskExecutor:
             try:
                 what.future = self._ask(self.client.scatter, {key: what.value}, broadcast=True, timeout=LOOK)[key]
             except OSError:  # also TimeoutError: no worker
-                if time.monotonic() - begin > self.watch.limits.patience:
-                    raise ClusterError(f"{what.name} could not be sent to the workers") from None
                 time.sleep(PAUSE)
                 self._look()
+                limit = 2 * self.watch.limits.patience  # that there are a scheduler and workers is looked after
+                if time.monotonic() - begin > limit:
+                    raise ClusterError(f"{what.name} could not be sent to the workers for {limit:g} s") from None
 
     def _restore(self, what: Scattered) -> None:
         """Scatter again what has no holder any more."""
@@ -364,6 +368,9 @@ class DaskExecutor:
     def _look(self) -> None:
         """Ask the scheduler, in the background, who is there; raise if what it said last leaves nothing to wait for."""
         now = time.monotonic()
+        if now - self.called > AWAY:
+            self.watch.away(now - self.called)
+        self.called = now
         if self.looking is not None and self.looking.done():
             looking, self.looking = self.looking, None
             if looking.exception() is None:
@@ -409,9 +416,14 @@ def heartbeats(workers: dict[str, Any]) -> dict[str, float]:
 
 
 def short_of_memory(task: Task, workers: dict[str, Any]) -> str:
-    limits = sorted({worker["memory_limit"] for worker in workers.values() if worker["memory_limit"]})
-    limit = f" (they have {limits[0] / 2**30:.3g} GiB each)" if limits else ""
+    limits = [worker["memory_limit"] for worker in workers.values() if worker["memory_limit"]]
+    limit = f" (they have {min(limits) / 2**30:.3g} GiB)" if limits else ""
+    which = (
+        f"shard {task.shards[0]}"
+        if len(task.shards) == 1
+        else f"one of the shards {task.shards[0]} … {task.shards[-1]}"
+    )
     return (
-        f"shard {task.shards[0]}: workers died of it again and again, most likely short of memory{limit}; "
+        f"{which}: workers died of it again and again, most likely short of memory{limit}; "
         "give them more, or prepare the data with smaller --shard-bytes"
     )

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from distdual.data.memory import MemoryDataset
 from distdual.data.store import Dataset
 from distdual.problems.base import Problem
 from distdual.problems.completed import Completed
-from distdual.rows import Floats, Int32s
+from distdual.rows import Floats, Int32s, Ints
 from distdual.workers.reading import Loaded, Openable, load_shard
 from distdual.workers.scan import Scan, ShardReport, Source, load_and_scan, scan_shard
 
@@ -23,13 +23,21 @@ BATCH = 200  # tasks that travel to the scheduler together
 BATCH_BYTES = 4 << 20  # Dask warns of graphs of more than 10 MB
 
 
+class Latent(NamedTuple):
+    """What Completed has beside the problem."""
+
+    values: Int32s
+    first: int
+    indptr: Ints | None
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """What a worker is to do with one shard."""
 
     shard: int
     arguments: tuple[Any, ...]
-    latent: tuple[Int32s, int] | None  # of the shard's examples; the rest of the problem is the same for all shards
+    latent: Latent | None  # of the shard's examples; the rest of the problem is the same for all shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,6 @@ class Task:
     reads: bool = True  # the shards itself; else it is given those that stay in memory, if they do
     future: Any = None
     lost: int = 0
-    deaths: int = 0
 
     def __str__(self) -> str:
         more = f"-{self.shards[-1]}" if len(self.shards) > 1 else ""
@@ -97,7 +104,7 @@ def batches(tasks: Sequence[Task], source: Source | MemoryDataset) -> Iterator[l
     """Tasks at one version that travel together."""
     batch: list[Task] = []
     size = 0
-    for task in sorted(tasks, key=lambda task: task.version):
+    for task in sorted(tasks, key=lambda task: task.version):  # which keeps their order
         weight = BATCH_BYTES if isinstance(source, MemoryDataset) else known_bytes(task)
         if batch and (batch[0].version != task.version or len(batch) == BATCH or size + weight > BATCH_BYTES):
             yield batch

@@ -40,6 +40,13 @@ class Watch:
             self.progress = now  # nobody is there to make any
         return Change(sorted(self.heard.keys() - known.keys()), sorted(known.keys() - self.heard.keys()), silent)
 
+    def away(self, seconds: float) -> None:
+        """Nobody has looked for so long: what was not seen meanwhile is nobody's fault."""
+        self.answered += seconds
+        self.manned += seconds
+        self.progress += seconds
+        self.heard = {address: (beat, since + seconds) for address, (beat, since) in self.heard.items()}
+
     def check(self, now: float) -> None:
         """Raise when there is no more sense in waiting."""
         limits = self.limits

@@ -19,6 +19,7 @@ from distdual.data.prepare import prepare_arrays
 from distdual.workers.cluster import connect
 from distdual.workers.executor import DaskExecutor, InlineExecutor
 from tests.build import examples
+from tests.coordinator.test_latent import planted
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +84,15 @@ def test_a_clone_has_the_client_and_a_pickle_has_not(client: Any) -> None:
     again = pickle.loads(pickle.dumps(model))
     assert again.client is None
     np.testing.assert_array_equal(again.predict(made.x), model.predict(made.x))
+
+
+def test_bags_are_trained_on_and_decided_there(client: Any, tmp_path: Path) -> None:
+    made = planted(5, n=30)
+    y = [part[0] for part in made.y]
+    prepare_arrays(made.x, made.y, tmp_path / "data", "latent", shard_bytes=800)
+    here = distdual.LatentSVM().fit(str(tmp_path / "data"))
+    with patch.object(InlineExecutor, "reports", side_effect=AssertionError("a thread scans")):
+        there = distdual.LatentSVM(client=client).fit(str(tmp_path / "data"))
+        sent = distdual.LatentSVM(client=client).fit(made.x, y)
+    np.testing.assert_array_equal(there.coef_, here.coef_)
+    assert there.score(str(tmp_path / "data")) == here.score(str(tmp_path / "data")) == sent.score(made.x, y)

@@ -138,7 +138,8 @@ def test_who_follows_a_job_is_told_that_the_scheduler_has_ended(client: Client, 
         finally:
             process.kill()
     assert process.returncode == 2
-    assert err == f"distdual: {address}: the scheduler no longer answers (OSError)\n"
+    assert err.startswith(f"distdual: {address}: the scheduler no longer answers (")
+    assert err.count("\n") == 1
 
 
 @pytest.mark.timeout(300)

@@ -31,6 +31,9 @@ class ProblemContract:
 
     problem: ClassVar[Problem]
     shard: ClassVar[Shard]
+    modules: ClassVar[tuple[str, ...]] = ()
+    """Files of distdual/problems, beside the problem's own, whose kernels it needs."""
+
     every_constraint: ClassVar[Callable[[Any, Shard, int], dict[tuple[int, ...], tuple[Any, float, float]]]]
     """(problem, shard, example of the shard) -> row, margin and cost of each of its constraints, by key."""
 
@@ -43,7 +46,8 @@ class ProblemContract:
         if request.param == "compiled":
             yield
         else:
-            with python_kernels(type(self.problem).__module__):
+            modules = [f"distdual.problems.{name}" for name in self.modules]
+            with python_kernels(type(self.problem).__module__, *modules):
                 yield
 
     @pytest.fixture(params=SEEDS, ids=lambda seed: f"weights {seed}")

@@ -30,7 +30,7 @@ from tests.problems.trees import (
 )
 
 MOST = 400  # trees of a sentence that are written out
-MODULES = [f"distdual.problems.{name}" for name in ("cfg", "cky", "derivation", "runner_up")]
+MODULES = [f"distdual.problems.{name}" for name in ("cfg", "cky", "derivation", "runner_up", "viterbi", "paths")]
 
 
 def cfg(seed: int, *, lexicon: bool = False, **options: Any) -> Cfg:

@@ -15,7 +15,7 @@ from distdual.problems.base import Keys
 from distdual.problems.completed import Completed
 from distdual.problems.latent import Latent, find_best
 from tests import naive
-from tests.build import CLASSES, as_sparse, compiling, python_kernels, rows_of
+from tests.build import CLASSES, as_sparse, compiling, rows_of
 from tests.problems.contract import ProblemContract
 
 SIZES = [2, 1, 4, 3, 1, 5]
@@ -40,15 +40,8 @@ def every_candidate(problem: Completed, shard: Shard, i: int) -> dict[tuple[int,
 
 
 class BagContract(ProblemContract):
+    modules = ("latent", "linear")
     every_constraint = staticmethod(every_candidate)
-
-    @pytest.fixture(params=["compiled", "in plain Python"], autouse=True)
-    def kernels(self, request):
-        if request.param == "compiled":
-            yield
-        else:
-            with python_kernels("distdual.problems.latent", "distdual.problems.linear"):
-                yield
 
     def test_it_comes_back_from_its_description(self):
         assert problem_from(self.problem.describe()) == self.problem.problem

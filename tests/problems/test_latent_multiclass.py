@@ -15,7 +15,7 @@ from distdual.problems.base import Keys
 from distdual.problems.completed import Completed
 from distdual.problems.latent_multiclass import LatentMulticlass
 from tests import naive
-from tests.build import as_sparse, compiling, examples, python_kernels, shard_of
+from tests.build import as_sparse, compiling, examples, shard_of
 from tests.problems.contract import ProblemContract
 
 CLASSES = ("a", "b", "c")
@@ -38,15 +38,8 @@ def every_component(problem: Completed, shard: Shard, i: int) -> dict[tuple[int,
 
 
 class MixtureContract(ProblemContract):
+    modules = ("latent_multiclass", "multiclass")
     every_constraint = staticmethod(every_component)
-
-    @pytest.fixture(params=["compiled", "in plain Python"], autouse=True)
-    def kernels(self, request):
-        if request.param == "compiled":
-            yield
-        else:
-            with python_kernels("distdual.problems.latent_multiclass", "distdual.problems.multiclass"):
-                yield
 
     def test_it_comes_back_from_its_description(self):
         assert problem_from(self.problem.describe()) == self.problem.problem

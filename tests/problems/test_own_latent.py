@@ -1,6 +1,7 @@
 """A latent problem of a user's own reaches what the built-in one does, and `verify` checks it."""
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,7 +146,64 @@ def test_inexact_inference_is_refused(data, tmp_path):
         distdual.train({**told(data, tmp_path / "model"), "problem": {"kind": Careless.kind}})
 
 
-def test_what_cannot_take_latent_problems_says_so(capsys):
-    assert_refused(call(capsys, "check-problem", Mixtures.kind), "latent")
+@dataclass(frozen=True, kw_only=True)
+class Stubborn(Mixtures):
+    def impute_one(self, w: Any, x: Any, y_true: int) -> int:
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventive(Mixtures):
+    def impute_one(self, w: Any, x: Any, y_true: int) -> int:
+        return 7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beyond(Mixtures):
+    def latent_values(self, x: Any, y_true: int) -> Any:
+        return range(self.components + 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picky(Mixtures):
+    def loss(self, y_true: int, y: tuple[int, int]) -> float:
+        return float(y != (y_true, 0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halves(Mixtures):
+    def latent_values(self, x: Any, y_true: int) -> Any:
+        return [0, 0.5]
+
+
+def test_check_problem_tries_latent_values(capsys):
+    ran = call(capsys, "check-problem", Mixtures.kind, "--json")
+    checks = {check["name"]: check for check in json.loads(ran.out)["checks"]}
+    assert ran.code == 0, ran.out
+    assert "best of 240 latent values, all there are" in checks["latent"]["sentence"]  # 40 examples, 3 weights, 2 each
+    assert "all outputs" in checks["argmax"]["sentence"]
+    assert "those of LatentUserProblem" in checks["kernels"]["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("cls", "check", "sentence"),
+    [
+        (Stubborn, "latent", r"impute_one is not the best for example \d+: it gives 0 with .*, 1 has"),
+        (Inventive, "latent", "impute_one gives 7 for example 0, which latent_values does not know"),
+        (Beyond, "latent", r"complete\(y_true, 2\) of example 0 is not known to is_output or outputs"),
+        (Picky, "loss", r"loss\(y, y\) is 1 for the right output of example 0"),
+    ],
+)
+def test_a_fault_of_latent_values_is_named(cls, check, sentence):
+    found = {each.name: each for each in distdual.check_problem(cls)}
+    assert not found[check].ok
+    assert re.search(sentence, found[check].sentence), found[check]
+
+
+def test_latent_values_that_are_no_whole_numbers_are_refused(capsys):
+    assert_refused(call(capsys, "check-problem", Halves.kind), "example 0 has the latent value 0.5", "whole number")
+
+
+def test_what_cannot_take_latent_problems_says_so():
     with pytest.raises(InputError, match=r"latent problems are trained by distdual\.train"):
         distdual.StructuralSVM(Mixtures).fit(np.eye(4), [0, 1, 0, 1])

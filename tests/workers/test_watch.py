@@ -68,6 +68,15 @@ def test_workers_that_get_nothing_done_end_a_run():
     here.check(101.0)
 
 
+def test_the_time_in_which_nobody_looks_does_not_count():
+    here = watch()
+    here.look(5.0, {"a": 1.0})
+    here.away(500.0)
+    here.check(506.0)
+    assert here.look(506.0, {"a": 1.0}).silent == []
+    assert here.look(516.0, {"a": 1.0}).silent == ["a"]
+
+
 def test_the_time_without_workers_is_none_in_which_they_get_nothing_done():
     here = watch()
     here.look(90.0, {})

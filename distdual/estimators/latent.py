@@ -1,0 +1,209 @@
+"""LatentSVM: classification of bags, of which one candidate counts, with a proven gap of its last convex problem."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from distdual.config import ClusterConfig
+from distdual.coordinator.latent import train_latent
+from distdual.coordinator.train import Trainer
+from distdual.data.check import label_name
+from distdual.data.sequence import Ragged, ragged
+from distdual.data.shard import Block
+from distdual.data.store import Dataset
+from distdual.errors import InputError
+from distdual.estimators.base import Start, plain
+from distdual.estimators.classifier import class_costs
+from distdual.estimators.inputs import SINGLE, Data, Given, features_of, is_place, matrix_of, open_place, weights_of
+from distdual.estimators.linear import Decided, LinearEstimator, linear_scores, split_weights
+from distdual.prediction import check_width
+from distdual.problems.completed import Start as Weights
+from distdual.problems.latent import Latent, labels_of
+from distdual.rows import Floats, Ints
+from distdual.training import check_columns, summarise
+from distdual.workers.executor import open_executor
+
+
+class LatentSVM(ClassifierMixin, LinearEstimator):
+    """A linear classifier of bags: a bag is of the second class if one of its candidates is (multiple instances).
+
+    P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, 1 − y_i max_c ⟨w, x_ic⟩),     y_i = ±1
+
+    That is not convex. By turns the best candidate of each positive bag is imputed and the convex problem that is left
+    is solved; `certificate_` has the bounds of the last one, and the objective of each turn under "latent".
+
+    X is a list with an array (n_candidates, n_features) for each bag; or X has a row for each candidate and `lengths`
+    the number of candidates of each bag; or X is the place of a data set. y and `sample_weight` have an entry for each
+    bag. Parameters beside those of LinearEstimator and DualEstimator:
+
+    class_weight : as of SVC
+    rounds : convex problems to solve, at the most
+    restarts : how often to begin with other candidates; the lowest objective is kept
+    init : "guess", candidates far along the way from the mean of negative ones to that of positive ones, or "random"
+    warm_start : begin with the weights of the fit before; P(w) then ends no higher than theirs on the new data
+
+    After `fit`: `classes_` (the negative and the positive label), `coef_` (1, n_features), `intercept_`, `witness_`
+    (n,) (which candidate of each bag was imputed; 0 of negative ones) and what all have. There is no `partial_fit`.
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        gap: float = 1e-3,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        class_weight: Mapping[Any, float] | str | None = None,
+        rounds: int = 50,
+        restarts: int = 1,
+        init: str = "guess",
+        schedule: str = "slope",
+        prune: str = "idle:3",
+        max_passes: int = 200,
+        max_seconds: float = math.inf,
+        random_state: Any = None,
+        warm_start: bool = False,
+        client: Any = None,
+        storage_options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            C,
+            gap=gap,
+            fit_intercept=fit_intercept,
+            intercept_scaling=intercept_scaling,
+            schedule=schedule,
+            prune=prune,
+            max_passes=max_passes,
+            max_seconds=max_seconds,
+            random_state=random_state,
+            warm_start=warm_start,
+            client=client,
+            storage_options=storage_options,
+        )
+        self.class_weight = class_weight
+        self.rounds = rounds
+        self.restarts = restarts
+        self.init = init
+
+    def fit(self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None) -> Self:
+        """Train on bags, or on the data set at the place X."""
+        return self._fit_anew(X, Given(y, sample_weight, lengths=lengths))
+
+    def decision_function(self, X: Any, lengths: Any = None) -> Floats:
+        """(n,) the score of each bag's best candidate, above 0 for the second class."""
+        check_is_fitted(self)
+        if is_place(X):
+            return self._decide_stored(X, Given(lengths=lengths)).scores
+        made = bags(X, None, lengths)
+        x = validate_data(self, made.x, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
+        return best_of(self._scores(x), made.tokens)
+
+    def predict(self, X: Any, lengths: Any = None) -> NDArray[Any]:
+        """A label for each bag."""
+        return self._labels(self.decision_function(X, lengths))
+
+    def score(self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None) -> float:
+        """The share of bags whose label is right; of a data set, X is its place."""
+        if not is_place(X):
+            right = self.predict(X, lengths) == np.asarray(y)
+            return float(np.average(right, weights=weights_of(sample_weight, len(right))))
+        check_is_fitted(self)
+        found = self._decide_stored(X, Given(y, sample_weight, lengths=lengths))
+        return float(np.mean([label_name(label) for label in self._labels(found.scores).tolist()] == found.y))
+
+    def _labels(self, scores: Floats) -> NDArray[Any]:
+        labels: NDArray[Any] = self.classes_[(scores > 0).astype(np.int64)]
+        return labels
+
+    def _decide_stored(self, place: Any, given: Given) -> Decided:
+        dataset = open_place(place, self.storage_options, given)
+        check_width(self.n_features_in_, dataset)
+        with open_executor(ClusterConfig(), dataset, self._problem, self.client) as executor:
+            executor.publish(0, self._w)
+            parts = list(executor.map_shards(decide_bags, range(dataset.n_shards)))
+        labels = np.array(dataset.classes)[np.concatenate([part.y for part in parts])]
+        return Decided(np.concatenate([part.scores for part in parts]), labels)
+
+    def _block(self, X: Any, given: Given, *, first: bool, keep: bool) -> Block:
+        if given.y is None:
+            raise InputError("LatentSVM requires y to be passed, but the target y is None")
+        made = bags(X, given.y, given.lengths)
+        check_classification_targets(made.y)
+        x = features_of(validate_data(self, made.x, reset=first, copy=keep, **SINGLE))
+        weights = weights_of(given.sample_weight, len(made.tokens) - 1)
+        return Block(x, self._codes(made.y, None, first=first), weights, None, made.tokens)
+
+    def _problem_for(self, data: Data) -> Latent:
+        problem = Latent(
+            n_features=data.n_features,
+            classes=data.classes,
+            bias=self._bias,
+            rounds=self._count("rounds"),
+            restarts=self._count("restarts"),
+            init=self.init,
+        )
+        costs = class_costs(self.class_weight, data, problem, self.client)
+        return replace(problem, class_cost=costs)
+
+    def _count(self, name: str) -> int:
+        value = plain(getattr(self, name))
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InputError(f"LatentSVM: {name} must be a whole number, got {value!r}")
+        return value
+
+    def _train(self, data: Data, problem: Any, *, start: Start | None, keep: bool) -> None:  # noqa: ARG002
+        """By turns; a warm start is one from weights, as α belongs to candidates that may not be imputed again."""
+        config = self._solver_config()
+        if isinstance(data, Dataset):
+            check_columns(data, problem)
+        warm = self.warm_start and self._is_fitted() and len(self._w) == problem.n_weights
+        begin = Weights(self._w) if warm else None
+        with open_executor(ClusterConfig(), data, problem, self.client) as executor:
+            found = train_latent(problem, lambda: Trainer(problem, data, executor, config, lambda _: None), begin)
+        self.certificate_ = {**summarise(found.outcome, config.gap, data), "latent": found.summary()}
+        self.n_iter_ = found.outcome.totals.passes
+        self._problem, self._w, self._start = problem, found.outcome.w, None
+        self.witness_ = found.completed.values.copy()
+        self._set_weights(found.outcome.w, problem)
+
+
+def bags(X: Any, y: Any, lengths: Any) -> Ragged:
+    """Candidates one below the other, each with the label of its bag, 0 where there are no labels."""
+    if lengths is None:
+        if not isinstance(X, Sequence) or any(len(np.shape(part)) != 2 for part in X):
+            raise InputError(
+                "X must be a list with an array (n_candidates, n_features) for each bag; "
+                "or give lengths, the number of candidates of each bag"
+            )
+        sizes = np.array([np.shape(part)[0] for part in X], dtype=np.int64)
+    else:
+        sizes = np.asarray(lengths)
+    labels = np.zeros(len(sizes), dtype=np.int32) if y is None else np.asarray(y)
+    if labels.shape != sizes.shape:
+        raise InputError(f"y must have a label for each of {len(sizes)} bags, found shape {labels.shape}")
+    if lengths is None:
+        return ragged(X, [np.full(size, label) for size, label in zip(sizes, labels, strict=True)])
+    if sizes.dtype.kind not in "iu" or (sizes < 1).any():
+        raise InputError("lengths must be whole numbers of at least 1: a bag has a candidate")
+    if np.shape(X)[0] != sizes.sum():
+        raise InputError(f"lengths add up to {sizes.sum()} candidates, but X has {np.shape(X)[0]} rows")
+    return ragged(X, np.repeat(labels, sizes), sizes)
+
+
+def best_of(scores: Floats, tokens: Ints) -> Floats:
+    best: Floats = np.maximum.reduceat(scores, tokens[:-1])
+    return best
+
+
+def decide_bags(source: Any, problem: Any, w: Floats, shard: int) -> Decided:
+    """Runs on a worker."""
+    found = source.open().read(shard).shard
+    scores = linear_scores(matrix_of(found.x, problem.n_features), *split_weights(w, problem))
+    return Decided(best_of(scores, found.tokens), labels_of(found))
