@@ -5,8 +5,8 @@
     always   D(α) ≤ P(w*) ≤ P(w)
 
 Files, in the order data flows: config, data, problems, certificate, workers, coordinator, model, checkpoint, report,
-training, verification, prediction, heldout, sweeping, jobs, estimators, selftest, quickstart, console, commands,
-job_commands, cli.
+training, verification, prediction, heldout, sweeping, jobs, estimators, selftest, quickstart, completion, console,
+commands, job_commands, cli.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -12,7 +12,8 @@ import click
 
 import distdual
 from distdual import job_commands
-from distdual.commands import report, sweep
+from distdual.commands import completion, report, sweep
+from distdual.completion import complete_kind, complete_path
 from distdual.config import ClusterConfig, load
 from distdual.console import (
     BAD_INPUT,
@@ -21,11 +22,13 @@ from distdual.console import (
     emit,
     json_option,
     look_here,
+    next_step,
     paper,
     problem_option,
     say,
     scheduler_options,
     screen,
+    settings_option,
     storage_option,
     storage_options,
 )
@@ -92,9 +95,15 @@ def quickstart(folder: Path, as_json: bool) -> int:
 
 
 @cli.command(short_help="Turn files into a data set of shards.")
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
-@click.argument("dest")
-@click.option("--problem", "kind", required=True, help="What is to be learnt: a built-in problem.kind, such as binary.")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", shell_complete=complete_path)
+@click.argument("dest", shell_complete=complete_path)
+@click.option(
+    "--problem",
+    "kind",
+    required=True,
+    shell_complete=complete_kind,
+    help="What is to be learnt: a built-in problem.kind, such as binary.",
+)
 @click.option("--format", "source_format", help="svmlight, svmhmm, conll, npz, npy or brackets; guessed if not given.")
 @click.option("--labels", multiple=True, metavar="FILE", help="The .npy file of labels of each .npy SOURCE, in order.")
 @click.option(
@@ -152,7 +161,7 @@ def prepare(
 
 
 @cli.command()
-@click.argument("url")
+@click.argument("url", shell_complete=complete_path)
 @storage_option
 @json_option
 def info(url: str, storage_file: Path | None, as_json: bool) -> int:
@@ -184,7 +193,7 @@ def check_dashboard(_: click.Context, __: click.Parameter, address: str | None) 
 
 @cli.command()
 @click.argument("config_file", metavar="CONFIG.toml", type=click.Path(path_type=Path))
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="For example solver.C=0.1; repeatable.")
+@settings_option
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint in output.url, if there is one.")
 @click.option(
     "--dashboard",
@@ -240,7 +249,7 @@ cli.add_command(sweep)
 
 
 @cli.command(short_help="Recompute a model's certificate from scratch.")
-@click.argument("model")
+@click.argument("model", shell_complete=complete_path)
 @click.option("--data", metavar="URL", help="The data set, if it is no longer where the model was trained.")
 @problem_option
 @scheduler_options
@@ -274,8 +283,8 @@ def verify(
 
 
 @cli.command(short_help="Write predictions, and print the score.")
-@click.argument("model")
-@click.argument("data")
+@click.argument("model", shell_complete=complete_path)
+@click.argument("data", shell_complete=complete_path)
 @click.option("--out", required=True, metavar="DEST", help="Where to write the labels: a .txt or a .npy file.")
 @problem_option
 @scheduler_options
@@ -349,6 +358,9 @@ def check_problem(
     return 0 if all(check.ok for check in checks) else NOT_CERTIFIED
 
 
+cli.add_command(completion)
+
+
 def show_certificate(certificate: dict[str, Any]) -> None:
     word = "certified" if certificate["certified"] else "NOT certified"
     paper.print(f"{word}: {bounds(certificate)}")
@@ -364,6 +376,8 @@ def show_certificate(certificate: dict[str, Any]) -> None:
         f"cost       {certificate['passes']} passes, {certificate['oracle_calls']:,} oracle calls, "
         f"{certificate['support']:,} support constraints, {certificate['seconds']:.1f} s"
     )
+    if not certificate["certified"]:
+        paper.print(f"next       {next_step(certificate)}")
 
 
 def bounds(found: dict[str, Any]) -> str:
@@ -383,6 +397,8 @@ def show_verification(checked: dict[str, Any]) -> None:
         paper.print(f"  of the first {checked['n_shards']} shards; {checked['appended']} were appended since")
     for finding in checked["findings"]:
         paper.print(f"  - {finding}")
+    if not checked["certified"] and not checked["findings"]:
+        paper.print(f"  - all agrees, but the gap is above {checked['target']:.2e}, the model's target: train longer")
 
 
 def show_table(table: dict[str, Any], indent: str = "") -> None:
@@ -411,7 +427,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = NOT_CERTIFIED
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "distdual"
-        code = refuse(f"{error.format_message().rstrip('.')}; see `{command} --help`")
+        sentence = error.format_message().rstrip(".")
+        code = refuse(f"{sentence}{'' if sentence.endswith('?') else ';'} see `{command} --help`")
     except click.ClickException as error:
         code = refuse(error.format_message())
     except click.Abort:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from distdual.completion import SHELLS, complete_path, script
 from distdual.config import load
 from distdual.console import (
     NOT_CERTIFIED,
@@ -14,6 +15,7 @@ from distdual.console import (
     paper,
     scheduler_options,
     screen,
+    settings_option,
 )
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     "--score", metavar="NAME", help="The score to choose by, e.g. accuracy; the problem's first if not given."
 )
 @click.option("--plot", metavar="FILE.png", type=click.Path(path_type=Path), help="Draw scores and gaps over C.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="For example solver.gap=0.01; repeatable.")
+@settings_option
 @scheduler_options
 @json_option
 def sweep(
@@ -97,7 +99,7 @@ def show_sweep(found: "Sweep") -> None:
 
 
 @click.command(short_help="Draw what a run did: an HTML file and a PNG.")
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=complete_path)
 @click.option("--out", metavar="FILE.html", type=click.Path(path_type=Path), help="Default: beside the run log.")
 @click.option("--png/--no-png", default=True, help="Draw the PNG as well, which needs matplotlib; the default.")
 @json_option
@@ -117,4 +119,17 @@ def report(run: str, out: Path | None, png: bool, as_json: bool) -> int:
         emit({"files": files})
     for file in () if as_json else files:
         paper.print(f"report     {file}")
+    return 0
+
+
+@click.command(short_help="Let the shell complete commands, files and keys.")
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> int:
+    """Print what SHELL has to run so that Tab completes commands, options, files, problems and the keys of --set.
+
+    \b
+    Example:
+      distdual completion bash >> ~/.bashrc
+    """
+    click.echo(script(click.get_current_context().find_root().command, shell))
     return 0

@@ -22,6 +22,10 @@ ADDRESS = re.compile(
 )
 TLS = ("tls_ca", "tls_cert", "tls_key")  # keys of [cluster]
 SCHEDULES = ("slope", "gap", "one-pass", "ratio:R", "reprocess:K", "mine", "batch")
+MODES = ("deterministic", "async")
+SLACKS = ("auto", "example", "block:N", "shard", "all")
+PRUNES = ("aggressive", "idle:N", "never")
+DUALS = ("full", "summary")
 
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
@@ -132,16 +136,16 @@ class SolverConfig:
             raise InputError(f"solver.max_seconds must be positive, got {self.max_seconds}")
         if self.seed < 0:
             raise InputError(f"solver.seed must not be negative, got {self.seed}")
-        check_choice("solver.mode", self.mode, ["deterministic", "async"])
+        check_choice("solver.mode", self.mode, MODES)
         if self.max_staleness < 1:
             raise InputError(f"solver.max_staleness must be at least 1, got {self.max_staleness}")
         check_pattern("solver.schedule", self.schedule, SCHEDULES)
-        check_pattern("solver.slack", self.slack, ["auto", "example", "block:N", "shard", "all"])
+        check_pattern("solver.slack", self.slack, SLACKS)
         if not self.cache_bytes > 0:
             raise InputError(f"solver.cache_bytes must be positive, got {self.cache_bytes}")
         if self.offender_cache < 0:
             raise InputError(f"solver.offender_cache must not be negative, got {self.offender_cache}")
-        check_pattern("solver.prune", self.prune, ["aggressive", "idle:N", "never"])
+        check_pattern("solver.prune", self.prune, PRUNES)
         if self.average and not self.schedule.startswith("reprocess:"):
             raise InputError(f'solver.average needs the schedule "reprocess:K", got {self.schedule!r}')
 
@@ -213,6 +217,7 @@ class ClusterConfig:
 
     scan_timeout: float = 1800.0
     """Seconds that may pass without the end of any scan, though there are workers, before the run ends."""
+
     tls_ca: str | None = None
     """PEM file of the authority that the scheduler's certificate must be of; goes with an address tls://host:port."""
 
@@ -279,7 +284,7 @@ class OutputConfig:
             raise InputError(f"output.tensorboard must name a local folder, got {self.tensorboard!r}")
         check_seconds("output.retry_seconds", self.retry_seconds)
         check_seconds("output.checkpoint_every", self.checkpoint_every)
-        check_choice("output.dual", self.dual, ["full", "summary"])
+        check_choice("output.dual", self.dual, DUALS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,7 +322,7 @@ def read_table(path: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InputError(f"{path}: cannot be read: {error.strerror}; expected a TOML file") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"{path}: not a TOML file: {error}") from None
 
@@ -333,7 +338,9 @@ def from_table(table: Mapping[str, Any], source: str = "config") -> Config:
     try:
         return parse(Config, sections, source)
     except InputError as error:
-        raise error if str(error).startswith(source) else InputError(f"{source}: {error}") from None
+        text = str(error) if str(error).startswith(source) else f"{source}: {error}"
+        needs = "; a run needs data.url, problem.kind and output.url" if text.endswith(" is missing") else ""
+        raise InputError(text + needs) from None
 
 
 def apply(table: dict[str, Any], setting: str) -> None:

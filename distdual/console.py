@@ -10,6 +10,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from distdual.completion import complete_setting
 from distdual.config import TLS, check_address
 
 NOT_CERTIFIED = 1
@@ -50,6 +51,14 @@ problem_option = click.option(
     callback=lambda _, __, name: look_here(name),
     help="The class of your own problem; a model cannot make it load by itself.",
 )
+settings_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    shell_complete=complete_setting,
+    help="For example solver.C=0.1; repeatable.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 storage_option = click.option(
     "--storage-options",
@@ -85,3 +94,16 @@ def emit(value: dict[str, Any]) -> None:
     """One JSON object on stdout, with null where a number is not finite."""
     finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in value.items()}
     click.echo(json.dumps(finite))
+
+
+def next_step(certificate: dict[str, Any]) -> str:
+    """What to do about a run that did not prove the gap it was asked for."""
+    reason, go_on = certificate["reason"], f"solver.start={certificate['model']} goes on from its dual"
+    if certificate["estimate"] is not None:
+        return "inexact inference proves no upper bound; an exact argmax would (exact = True)"
+    if reason == "interrupted":
+        return f"the bounds hold; {go_on}"
+    if "the one pass" in reason:
+        return f"solver.schedule=slope makes more passes; {go_on}"
+    limit = "max_seconds" if "seconds" in reason else "max_passes"
+    return f"raise solver.{limit} or solver.gap; scaled features and a smaller C need fewer passes; {go_on}"

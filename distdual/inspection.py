@@ -21,7 +21,8 @@ def describe(location: Location) -> dict[str, Any]:
         if folder.exists(MANIFEST):
             return describe_checkpoint(folder)
     raise InputError(
-        f"{location}: neither a data set nor a model nor a checkpoint: no zarr.json, no model.json and no {MANIFEST}"
+        f"{location}: neither a data set nor a model nor a checkpoint: no zarr.json, no model.json and no {MANIFEST}; "
+        "`distdual prepare` makes data sets, `distdual train` models"
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from distdual.config import ClusterConfig, load
-from distdual.console import emit, json_option, look_here, paper, say, scheduler_options
+from distdual.console import emit, json_option, look_here, paper, say, scheduler_options, settings_option
 from distdual.errors import InputError
 
 CANCEL_SECONDS = 10.0  # to wait for the end of a round
@@ -19,7 +19,7 @@ CANCEL_SECONDS = 10.0  # to wait for the end of a round
 
 @click.command(short_help="Train on a cluster, and do not wait.")
 @click.argument("config_file", metavar="CONFIG.toml", type=click.Path(path_type=Path))
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="For example solver.C=0.1; repeatable.")
+@settings_option
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint in output.url, if there is one.")
 @scheduler_options
 @json_option

@@ -141,7 +141,7 @@ def remove_unfinished(location: Location) -> None:
 def read_about(location: Location) -> dict[str, Any]:
     """model.json, if this version can read it."""
     if not location.exists("model.json"):
-        raise InputError(f"{location}: there is no model: model.json not found")
+        raise InputError(f"{location}: there is no model: model.json not found; make one with `distdual train`")
     about = read_json(location, "model.json")
     version = about.get("format")
     if not isinstance(version, int):

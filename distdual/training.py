@@ -27,11 +27,11 @@ from distdual.prior import Prior
 from distdual.problems import make_problem
 from distdual.problems.base import Problem
 from distdual.problems.completed import LatentProblem, stated
-from distdual.problems.load import is_own
+from distdual.problems.load import class_of, is_own
 from distdual.report.logs import open_logs
 from distdual.report.runlog import About, Log
 from distdual.rows import Floats, product
-from distdual.workers.executor import dask_page, open_executor
+from distdual.workers.executor import check_examples, dask_page, open_executor
 from distdual.workers.groups import EXAMPLE, name_of
 
 log = logging.getLogger(__name__)
@@ -131,15 +131,31 @@ def output_of(config: Config) -> Location:
 
 def problem_of(config: Config, dataset: Dataset) -> Problem:
     """The problem that [problem] describes, made for this data set."""
-    problem = make_problem(
-        config.problem.kind,
-        config.problem.options,
-        n_features=dataset.layout.n_features,
-        classes=dataset.classes,
-        texts=dataset.texts,
-    )
+    kind, prepared = config.problem.kind, dataset.layout.kind
+    if not is_own(kind) and kind != prepared:
+        check_prepared(kind, dataset)
+    problem = fit_problem(kind, config.problem.options, dataset)
     check_columns(dataset, problem)
     return problem
+
+
+def fit_problem(kind: str, options: Mapping[str, Any], dataset: Dataset) -> Problem:
+    layout, classes = dataset.layout, dataset.classes
+    return make_problem(kind, options, n_features=layout.n_features, classes=classes, texts=dataset.texts)
+
+
+def check_prepared(kind: str, dataset: Dataset) -> None:
+    """Where data that was prepared for one problem does not suit another, whatever its options, say what would."""
+    class_of(kind)
+    try:
+        check_examples(dataset, fit_problem(kind, {}, dataset))
+    except InputError as error:
+        place, prepared = str(dataset.location), dataset.layout.kind
+        found = str(error).removeprefix(f"{place}: ")
+        raise InputError(
+            f"{place}: {found}; it was prepared for problem.kind = {prepared!r}: "
+            f"train that, or prepare it again with --problem {kind}"
+        ) from None
 
 
 def convex_run(

@@ -42,10 +42,11 @@ def arrays(n: int = N, d: int = D) -> tuple[Any, Any]:
 
 @pytest.fixture(scope="module")
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a data set of five shards, a wider one, and a model of the first."""
+    """A folder with a data set of five shards, a wider one, one of three classes, and a model of the first."""
     folder = tmp_path_factory.mktemp("ready")
     prepare_arrays(*arrays(), str(folder / "data"), "binary", shard_bytes=4 * N * D // 5)
     prepare_arrays(*arrays(d=D + 1), str(folder / "wide"), "binary")
+    prepare_arrays(arrays()[0], np.arange(N) % 3, str(folder / "three"), "multiclass")
     told = {"data": {"url": str(folder / "data")}, "problem": {"kind": "binary"}, "solver": {"gap": 0.1}}
     train({**told, "output": {"url": str(folder / "trained")}})
     return folder
@@ -166,6 +167,13 @@ CONFIGS = {
     "a cost for a class that is not there": (["problem.class_cost.7=1"], ["class_cost", "'7'", "-1, 1"]),
     "no such data set": (["data.url=nowhere"], ["nowhere", "no data set", "distdual prepare"]),
     "a model in place of data": (["data.url=trained"], ["trained", "no data set"]),
+    "two labels of three": (["data.url=three"], ["three", "two labels", "0, 1, 2", "'multiclass'", "--problem binary"]),
+    "sequences of rows": (["problem.kind=chain"], ["data", "needs sequences", "'binary'", "--problem chain"]),
+    "numbers of labels": (["problem.kind=regression"], ["numbers for labels", "'binary'", "--problem regression"]),
+    "a key of another problem": (
+        ["data.url=three", "problem.kind=regression", "problem.bias=1"],
+        ["numbers for labels"],
+    ),
     "two clusters": (["cluster.scheduler=tcp://a:1", "cluster.local={}"], ["cluster.scheduler", "cluster.local"]),
     "a setting without a value": (["solver.C"], ["--set solver.C", "section.key=value"]),
 }
@@ -184,8 +192,8 @@ def test_train_refuses(case: str, here: Path, capsys: pytest.CaptureFixture[str]
     [
         (b"data = [", ["run.toml", "not a TOML file", "Invalid value"]),
         (b"\xff\xfe\x00", ["run.toml", "not a TOML file"]),
-        (None, ["run.toml", "cannot be read", "No such file"]),
-        (b"[data]\n", ["run.toml", "missing"]),
+        (None, ["run.toml", "cannot be read", "No such file", "expected a TOML file"]),
+        (b"[data]\n", ["run.toml", "missing", "a run needs data.url"]),
     ],
     ids=["broken", "binary", "absent", "incomplete"],
 )
@@ -281,7 +289,7 @@ def test_model_and_data_must_have_the_same_features(
 
 @pytest.mark.parametrize("command", [["verify", "data"], ["predict", "data", "data", "--out", "labels.txt"]])
 def test_a_data_set_is_not_a_model(command: list[str], here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert_refused(call(capsys, *command), "data", "no model", "model.json")
+    assert_refused(call(capsys, *command), "data", "no model", "model.json", "distdual train")
 
 
 def test_a_model_of_a_newer_format_is_not_guessed_at(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -342,7 +350,7 @@ def test_a_port_where_nobody_listens_is_no_scheduler(here: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
     ran = distdual("verify", "trained", "--scheduler", address, cwd=here)
-    assert_refused(ran, address, "did not answer")
+    assert_refused(ran, address, "did not answer", "`dask scheduler`", "without an address this process scans")
 
 
 @pytest.mark.parametrize("address", ["nonsense://host:1", "tcp://host:port", "tcp://", "8786 please"])
@@ -361,8 +369,9 @@ def test_an_address_must_be_one(address: str, here: Path, capsys: pytest.Capture
         (["prepare", "a", "b"], ["--problem", "distdual prepare --help"]),
         (["prepare", "a", "b", "--problem", "ternary"], ["problem", "binary", "'ternary'"]),
         (["predict", "a", "b"], ["--out", "distdual predict --help"]),
-        (["dance"], ["dance", "distdual --help"]),
-        (["info", "nowhere"], ["nowhere", "neither a data set nor a model"]),
+        (["dance"], ["dance", "; see `distdual --help`"]),
+        (["trian"], ["Did you mean 'train'? see `distdual --help`"]),
+        (["info", "nowhere"], ["nowhere", "neither a data set nor a model", "distdual prepare"]),
         (["verify", "trained", "--storage-options", "none.toml"], ["none.toml", "cannot be read"]),
         (["info", "s3://key:secret@bucket/x"], ["credentials", "storage_options"]),
     ],

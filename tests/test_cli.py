@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -18,7 +19,8 @@ from distdual.data.prepare import prepare_arrays
 from tests.build import examples
 from tests.shell import PROGRAMS, call, distdual, environment
 
-COMMANDS = ["quickstart", "prepare", "info", "train", "sweep", "verify", "predict", "report", "check-problem"]
+COMMANDS = ["quickstart", "prepare", "info", "train", "sweep", "verify", "predict", "report"]
+COMMANDS += ["submit", "status", "logs", "cancel", "list", "check-problem", "completion"]
 
 CONFIG = """
 [data]
@@ -65,6 +67,18 @@ def test_every_command_has_help_with_an_example_that_fits_the_terminal(
             assert getattr(parameter, "help", None), parameter.name
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_example_of_every_command_is_one_that_it_takes(command: str) -> None:
+    assert cli.commands[command].help is not None
+    _, _, examples = cli.commands[command].help.partition("Example:")
+    lines = [line.strip() for line in examples.splitlines() if line.strip()]
+    assert lines
+    for line in lines:
+        program, name, *arguments = shlex.split(line.partition(" >> ")[0])
+        assert (program, name) == ("distdual", command)
+        cli.commands[command].make_context(command, arguments)
+
+
 def test_without_a_command_it_shows_the_help_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
     ran = call(capsys)
     assert ran.code == 2
@@ -104,6 +118,10 @@ def test_a_run_that_stops_early_has_bounds_that_hold_and_exit_code_1(
     assert early.code == 1
     assert "NOT certified" in early.out
     assert "stopped: " in early.out
+    assert "raise solver.max_passes or solver.gap; " in early.out
+    assert f"solver.start={config.parent}/model goes on" in early.out
+    shown = call(capsys, "verify", config.parent / "model").out
+    assert "all agrees, but the gap is above 1.00e-09" in shown
     checked = call(capsys, "verify", config.parent / "model", "--json")
     assert checked.code == 1
     bounds = json.loads(checked.out)

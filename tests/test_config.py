@@ -120,14 +120,14 @@ class TestMissingKeys:
     def test_a_missing_section_is_named(self, section):
         told = table()
         del told[section]
-        with pytest.raises(InputError, match=rf"^run.toml: {section} is missing$"):
+        with pytest.raises(InputError, match=rf"^run.toml: {section} is missing; a run needs data.url"):
             from_table(told, "run.toml")
 
     @pytest.mark.parametrize(("section", "key"), [("data", "url"), ("problem", "kind"), ("output", "url")])
     def test_a_missing_key_is_named(self, section, key):
         told = table(problem={"bias": 1})
         del told[section][key]
-        with pytest.raises(InputError, match=rf"^run.toml: {section}.{key} is missing$"):
+        with pytest.raises(InputError, match=rf"^run.toml: {section}.{key} is missing; a run needs"):
             from_table(told, "run.toml")
 
 
@@ -288,11 +288,13 @@ class TestSettings:
 
 class TestFiles:
     def test_a_missing_file_is_named(self, tmp_path):
-        with pytest.raises(InputError, match=r"none.toml: cannot be read: No such file or directory$"):
+        with pytest.raises(
+            InputError, match=r"none.toml: cannot be read: No such file or directory; expected a TOML file$"
+        ):
             load(tmp_path / "none.toml")
 
     def test_a_folder_is_no_config(self, tmp_path):
-        with pytest.raises(InputError, match=r"cannot be read: Is a directory$"):
+        with pytest.raises(InputError, match=r"cannot be read: Is a directory; expected a TOML file$"):
             load(tmp_path)
 
     def test_what_is_not_toml_is_refused_with_the_line(self, file):

@@ -14,6 +14,7 @@ from typing import Any
 
 from distdual.config import convert, nearest
 from distdual.errors import InputError
+from distdual.fields import Field, fields_of
 from distdual.problems.base import Problem
 from distdual.problems.load import Named, class_of, trusted_class
 
@@ -60,6 +61,11 @@ def check_texts(problem: Problem, description: Mapping[str, Any]) -> None:
     for name in problem.texts:
         if problem.describe()[name] != description.get(name):
             raise InputError(f"the {name} is not the one that the model was trained with")
+
+
+def own_fields(cls: type[Any]) -> list[Field]:
+    """The keys of [problem] that this problem has, with what they mean."""
+    return [field for field in fields_of(cls) if field.name not in (*_FROM_DATA, *cls.texts)]
 
 
 def build(

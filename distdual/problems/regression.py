@@ -35,7 +35,7 @@ class Regression(Problem):
 
     def __post_init__(self) -> None:
         if self.classes:
-            raise InputError("a regression problem needs a data set with numbers for labels, prepared for regression")
+            raise InputError("a regression problem needs a data set with numbers for labels")
         check_bias(self.bias)
         if not 0 <= self.epsilon < np.inf:
             raise InputError(f"problem.epsilon must be at least 0 and finite, got {self.epsilon}")

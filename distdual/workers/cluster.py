@@ -78,12 +78,10 @@ def reach(cluster: ClusterConfig) -> Any:
         return Client(cluster.scheduler, timeout=away, security=security, set_as_default=False)
     except (OSError, ValueError, ImportError) as error:
         encrypted = cluster.scheduler.startswith("tls://")
-        expected = (
-            "with a certificate of the same authority as ours" if encrypted else "for example tcp://127.0.0.1:8786"
-        )
+        expected = "with a certificate of the same authority as ours" if encrypted else "started by `dask scheduler`"
         raise InputError(
             f"{cluster.scheduler}: the scheduler did not answer within {cluster.timeout:g} s "
-            f"({type(error).__name__}); expected a running one, {expected}"
+            f"({type(error).__name__}); expected a running one, {expected}; without an address this process scans"
         ) from None
 
 

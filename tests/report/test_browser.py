@@ -66,13 +66,17 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def show(browser: Any, url: str, width: int = 1280, *, dark: bool = False) -> None:
-    """Open a page in a window of this width."""
+    """Open a page in a window of this width, and wait until it is that page: a busy machine is slow to turn over."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
     browser.get_log("browser")  # what an earlier page said
     browser.get(url)
+    there = "return document.URL === arguments[0] && document.readyState === 'complete'"
+    WebDriverWait(browser, 20, poll_frequency=0.1).until(lambda _: browser.execute_script(there, url))
 
 
 def brightness(colour: str) -> float:
@@ -113,7 +117,6 @@ def test_the_live_page_is_readable(width: int, dark: bool, browser: Any) -> None
         show(browser, dashboard.url, width, dark=dark)
         found = assert_readable(browser, width, dark=dark)
         assert {"Workers", "Staleness", "Throughput", "Exploring and optimising"} <= set(found["titles"])
-        browser.get("about:blank")
 
 
 def state(browser: Any) -> str:

@@ -1,0 +1,43 @@
+"""What does each field of a dataclass mean? The string below it says so; help and documentation read it from there."""
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+import typing
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+
+class Field(NamedTuple):
+    name: str
+    hint: Any
+    default: Any  # dataclasses.MISSING where it must be given
+    meaning: str
+
+
+def fields_of(cls: Any) -> Iterator[Field]:
+    """The fields of a dataclass, in order, those that it inherits among them."""
+    meanings, hints = meanings_of(cls), typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        factory = field.default_factory
+        default = field.default if factory is dataclasses.MISSING else factory()
+        yield Field(field.name, hints[field.name], default, meanings.get(field.name, ""))
+
+
+def meanings_of(cls: Any) -> dict[str, str]:
+    found = {}
+    owners: list[type] = [*reversed(cls.__mro__)]
+    for owner in owners:
+        if dataclasses.is_dataclass(owner):
+            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+            assert isinstance(tree, ast.ClassDef)
+            for field, below in zip(tree.body, tree.body[1:], strict=False):
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and (text := said(below)):
+                    found[field.target.id] = inspect.cleandoc(text)
+    return found
+
+
+def said(node: ast.stmt) -> str | None:
+    text = node.value if isinstance(node, ast.Expr) else None
+    return text.value if isinstance(text, ast.Constant) and isinstance(text.value, str) else None

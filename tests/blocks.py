@@ -1,0 +1,173 @@
+"""The code blocks of a Markdown file, and how each is run or checked, as the reader would.
+
+bash, python   are run, in order, in one folder
+text           what the block before it prints: the same words, and numbers that are near; a line "…" stands for any
+toml           part of a config, which is checked
+yaml           is parsed
+formula, picture, html    are to look at
+
+With title="NAME" a block is a file of that name, and is checked as far as its language goes. A comment before it,
+<!-- needs: slurm -->, says that it needs what a test has to stand in for; which these are is up to the caller.
+"""
+
+import ast
+import os
+import re
+import signal
+import subprocess
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from distdual.config import from_table
+from distdual.problems import own_fields
+from distdual.problems.load import class_of, is_own
+
+FENCE = re.compile(
+    r'^(?:<!-- needs: (?P<needs>\w+) -->\n)?```(?P<language>\w*)(?: title="(?P<title>[^"]+)")?\n(?P<code>.*?)^```$',
+    re.MULTILINE | re.DOTALL,
+)
+HOME = "/home/you"  # the folder in outputs
+SECTIONS = {"data", "problem", "solver", "prior", "cluster", "output"}
+NUMBER = re.compile(r"[-+−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+COST = re.compile(r" ?(s|ms|seconds?|examples a second|passes|oracle calls|support constraints)\b")  # of no moment
+
+
+class Block(NamedTuple):
+    line: int
+    language: str
+    code: str
+    title: str | None = None
+    needs: str | None = None
+
+
+def blocks_of(text: str) -> list[Block]:
+    return [
+        Block(text[: each.start("code")].count("\n"), each["language"], each["code"], each["title"], each["needs"])
+        for each in FENCE.finditer(text)
+    ]
+
+
+class Folder(NamedTuple):
+    """Where the blocks of one text are run, and with what."""
+
+    path: Path
+    env: dict[str, str]
+    programs: Mapping[str, Sequence[str]]  # how to run a script in each language
+    replace: Mapping[str, str]  # what a test puts in place of the reader's addresses and keys
+    sessions: list[int]  # one a block: what a block starts in the background, the next may use
+
+    def ours(self, code: str) -> str:
+        for theirs, mine in self.replace.items():
+            code = code.replace(theirs, mine)
+        return code
+
+    def run(self, block: Block, where: str, seconds: float = 240) -> str:
+        """What the block prints on stdout; in a session of its own, so that what it leaves running can be ended."""
+        script = self.path / f"block-{block.line}"
+        script.write_text(self.ours(block.code), encoding="utf-8")
+        with (self.path / "stdout").open("w+b") as out, (self.path / "stderr").open("w+b") as err:
+            process = subprocess.Popen(
+                [*self.programs[block.language], script],
+                cwd=self.path,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+            self.sessions.append(process.pid)
+            code = process.wait(seconds)
+            told, complaints = (file.seek(0) or file.read().decode() for file in (out, err))
+        assert code == 0, f"{where}, line {block.line}: {block.code}\n{told}\n{complaints}"
+        return str(told).replace(str(self.path), HOME)
+
+
+def end_session(leader: int) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for _ in range(10):
+            try:
+                os.killpg(leader, number)
+            except ProcessLookupError:
+                return
+            time.sleep(0.05)
+
+
+def run_all(text: str, folder: Folder, where: str) -> None:
+    """Run and check all blocks of a text, in order."""
+    told = ""
+    try:
+        for block in blocks_of(text):
+            place = f"{where}, line {block.line}"
+            check_language(block, place)
+            if block.title:
+                file = folder.path / block.title
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(folder.ours(block.code), encoding="utf-8")
+            elif block.language in folder.programs:
+                told = folder.run(block, where)
+            elif block.language == "text":
+                check_output(block.code, told, place)
+    finally:
+        for leader in folder.sessions:
+            end_session(leader)
+
+
+def check_language(block: Block, place: str) -> None:
+    """What can be said of a block without running it."""
+    if block.language == "python":
+        ast.parse(block.code, place)
+    elif block.language == "bash":
+        done = subprocess.run(["bash", "-n"], input=block.code, capture_output=True, text=True)
+        assert done.returncode == 0, f"{place}: {done.stderr}"
+    elif block.language == "yaml":
+        list(yaml.safe_load_all(block.code))
+    elif block.language == "toml":
+        check_toml(tomllib.loads(block.code), place)
+    else:
+        assert block.language in ("text", "formula", "picture", "html"), f"{place}: which language is this?"
+
+
+def check_toml(table: dict[str, Any], place: str) -> None:
+    """A config, or a part of one; any other table is for the command that takes it."""
+    if not SECTIONS & set(table):
+        return
+    whole: dict[str, Any] = {"data": {"url": "a"}, "problem": {"kind": "binary"}, "output": {"url": "b"}}
+    for section, values in table.items():
+        whole[section] = {**whole.get(section, {}), **values}
+    kind, options = from_table(whole, place).problem.kind, from_table(whole, place).problem.options
+    if not is_own(kind):
+        known = {field.name for field in own_fields(class_of(kind))}
+        assert set(options) <= known, f"{place}: {set(options) - known} are no keys of {kind}"
+
+
+def check_output(expected: str, found: str, place: str) -> None:
+    """The same lines, but for numbers that differ a little and for costs; "…" stands for any number of lines."""
+    left = found.splitlines()
+    anywhere = False
+    for line in expected.splitlines():
+        if line.strip() == "…":
+            anywhere = True
+            continue
+        at = next((i for i, each in enumerate(left) if alike(line, each)), None)
+        assert at is not None, f"{place}: {line!r} is not printed, but:\n{found}"
+        assert anywhere or at == 0, f"{place}: before {line!r} there is\n{chr(10).join(left[:at])}"
+        left, anywhere = left[at + 1 :], False
+    assert anywhere or not any(line.strip() for line in left), f"{place}: more is printed: {left}"
+
+
+def alike(expected: str, found: str) -> bool:
+    words, others = (NUMBER.sub("#", text).split() for text in (expected, found))
+    if words != others:
+        return False
+    pairs = zip(NUMBER.finditer(expected), NUMBER.finditer(found), strict=True)
+    return all(COST.match(expected, one.end()) or near(one[0], other[0]) for one, other in pairs)
+
+
+def near(one: str, other: str) -> bool:
+    a, b = (float(text.replace(",", "").replace("−", "-")) for text in (one, other))
+    return abs(a - b) <= 0.1 * max(abs(a), abs(b)) or max(abs(a), abs(b)) < 0.02  # gaps are as small as they come
