@@ -57,7 +57,9 @@ class Objective:
         parts = [Support(dual.of_shard(data.first, s), None) for s in range(data.n_shards)]
         checks = [check_shard(data, problem, w, s, C, part) for s, part in enumerate(parts)]
         feasible = not any(len(check.infeasible) for check in checks)
-        v = np.sum([check.v for check in checks], axis=0)
+        v = np.zeros(problem.n_weights)
+        for check in checks:
+            v[slice(None) if check.v.at is None else check.v.at] += check.v.values
         lower = math.fsum(check.margins for check in checks) - 0.5 * float(v @ v) if feasible else 0.0
         return lower, 0.5 * float(w @ w) + C * math.fsum(check.loss for check in checks)
 

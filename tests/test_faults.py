@@ -162,10 +162,10 @@ def test_all_workers_may_be_gone_for(
 def test_without_any_worker_a_run_ends_with_a_sentence_and_resumes(
     mode: str, cluster: DaskProcesses, data: dict[str, Any], whole: Result, tmp_path: Path
 ) -> None:
-    config = told(data, tmp_path / "model", cluster.address, mode=mode, patience=3.0)
+    config = told(data, tmp_path / "model", cluster.address, mode=mode, patience=6.0)
     kill_all = lambda: [cluster.end(worker) for worker in list(cluster.workers)]  # noqa: E731
     with pytest.raises(
-        ClusterError, match=r"there has been no worker for 3 s \(cluster\.patience\); the checkpoint is"
+        ClusterError, match=r"there has been no worker for 6 s \(cluster\.patience\); the checkpoint is"
     ):
         train(config, watch=at_round(3, kill_all))
     saved = [line for line in (tmp_path / "model" / "checkpoint").iterdir() if line.name.endswith("state.json")]
@@ -214,8 +214,8 @@ def test_a_scheduler_that_is_started_anew_gets_the_work_again(
 def test_without_a_scheduler_a_run_ends_with_a_sentence_and_resumes(
     cluster: DaskProcesses, data: dict[str, Any], whole: Result, tmp_path: Path
 ) -> None:
-    config = told(data, tmp_path / "model", cluster.address, patience=3.0)
-    config["cluster"]["timeout"] = 3.0
+    config = told(data, tmp_path / "model", cluster.address, patience=6.0)
+    config["cluster"]["timeout"] = 6.0
     assert cluster.scheduler
     process = cluster.scheduler
     with connect(ClusterConfig(scheduler=cluster.address, timeout=90.0)):

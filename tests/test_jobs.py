@@ -109,13 +109,14 @@ def test_the_recipe_copies_all_that_an_installation_needs(tmp_path: Path) -> Non
     assert (tmp_path / "jobs" / "train.py").exists()
 
 
+@pytest.mark.timeout(300)
 def test_the_job_of_the_compose_file_runs(cluster: Cluster, tmp_path: Path) -> None:
     *shell, script = SERVICES["job"]["command"]
     assert shell == ["bash", "-ec"]
     for name in ("configs", "jobs"):
         (tmp_path / name).symlink_to(ROOT / name)
     script = script.replace("tcp://scheduler:8786", cluster.scheduler)
-    ran = run(*shell, script, cwd=tmp_path, env=cluster.env, timeout=170)  # five programs, one after another
+    ran = run(*shell, script, cwd=tmp_path, env=cluster.env, timeout=280)  # five programs, one after another
     assert ran.code == 0, ran
     assert "s3://data/digits: 1,797 examples, 64 features" in ran.out
     assert re.search(r"^certified: ", ran.out, re.MULTILINE)

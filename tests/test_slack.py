@@ -31,6 +31,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 PRIORS: dict[str, dict[str, Any]] = {
     "no prior": {},
+    "a precision": {"precision": 2.0},
+    "no negative weights": {"nonnegative": ["1:3"]},
     "a precision and no negative weights": {"precision": 2.0, "nonnegative": ["1:3"]},
 }
 

@@ -44,7 +44,7 @@ class Structural:
     def __init__(self, dlib: Any, case: Case, epsilon: float) -> None:
         self.dlib, self.case, self.epsilon = dlib, case, epsilon
         data = case.train()
-        self.shards = [data.read(number)[0] for number in range(data.n_shards)]
+        self.shards = [data.read(number).shard for number in range(data.n_shards)]
         self.num_samples, self.num_dimensions = data.n_examples, case.problem.n_weights
         self.C = case.C * data.n_examples
         self.seen: tuple[float, ...] | None = None

@@ -47,7 +47,7 @@ class Grouping:
         self.ledger = Ledger()
         self.number = 0  # of the next file of members
         self.shards: list[int] = []  # that each file so far is of
-        self.covers: list[int] = []  # examples that were scanned for it, 0 if it has no rows
+        self.covers: list[int] = []  # examples that the oracle was asked about for it, 0 if it has no rows
         self.coalesced = 0
         self.events: list[str] = []  # what was done since somebody asked
 
@@ -72,7 +72,8 @@ class Grouping:
         for part, scan in zip(parts, scans, strict=True):
             if scan.notes is not None and len(part.margin):
                 self._check_shared(scan.notes)
-                self.covers[scan.notes.number] = (scan.end or 0) - scan.begin
+                if not scan.recent:
+                    self.covers[scan.notes.number] = (scan.end or 0) - scan.begin
         if self.grain == EXAMPLE and (self._fits(solver, parts) or self._prune(solver, parts)):
             return solver.insert(*parts)
         found = Found(parts, [self._named(part, scan) for part, scan in zip(parts, scans, strict=True)])

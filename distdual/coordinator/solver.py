@@ -121,11 +121,15 @@ class Solver:
 
     def cache_upper(self) -> float:
         """P restricted to the cached constraints: steers the solver, bounds nothing else."""
-        view = self._arrays()
         w = self.prior.feasible(self.w)
-        return self.prior.penalty(w) + cache_loss(
-            view.rows, view.margin, view.members, view.group_indptr, view.capacity, w
-        )
+        return self.prior.penalty(w) + self.cached_loss(w)
+
+    def cached_loss(self, w: Floats) -> float:
+        """The losses at w, as far as cached constraints show them."""
+        if not len(self.cache):
+            return 0.0
+        view = self._arrays()
+        return cache_loss(view.rows, view.margin, view.members, view.group_indptr, view.capacity, w)
 
     def start_from(self, constraints: Constraints, alpha: Floats, references: Sequence[Ints] = ()) -> None:
         """Take over constraints with their α, which the caller has made feasible."""

@@ -132,7 +132,7 @@ class AsyncTrainer(Trainer):
         if self.config.offender_cache and self.begun:
             self._use_recent(plan)
         self.begun += 1
-        flight = Flight(plan, self.grouping.grain, deque(), self.solver.candidate())
+        flight = Flight(plan, self.grouping.grain, deque(), self._query(plan))
         flight.left.extend(cut_pieces(plan, self.executor.slots, flight.grain))
         self.flights.append(flight)
         if plan.certify:
@@ -230,9 +230,11 @@ class AsyncTrainer(Trainer):
         """The last report of a pass is in."""
         self.flights.remove(flight)
         plan = flight.plan
+        losses = whole_shards(flight.losses)
+        if plan.certify and self.config.offender_cache:
+            self.shown = self._lift(losses, flight.w) if flight.held else flight.new
         if flight.held:
             self._absorb(flight.held, plan)
-        losses = whole_shards(flight.losses)
         goal = plan.last.tolerance
         if plan.certify:
             self._certify(losses, flight.w, flight.version)

@@ -5,7 +5,7 @@ Decisions come from `schedule`; this file carries them out.
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -37,7 +37,9 @@ log = logging.getLogger(__name__)
 ROUND_WORK = 10_000  # what a round costs whatever its size, in ascent updates of one row
 NOTHING: Any = np.empty(0, dtype=np.uint64)
 NO_NOTES: Mapping[int, tuple[Notes, ...]] = {}
-ENOUGH = 0.5  # share of the last gap that recent offenders must show to be worth a round
+ENOUGH = 0.1  # share of what the last scan has lifted that recent offenders must lift to be worth a round
+STEP = 0.05  # of the way from the best w to the cached problem's optimum, where one slack is shared by all
+LONE_PATIENCE = 8  # times longer that constraints may be idle where a pass adds but one
 MOST_RECENT = 10  # such rounds between two passes
 
 
@@ -154,7 +156,7 @@ class Trainer:
     best_upper: float = np.inf
     best_version: int = -1
     estimate: float = np.inf
-    shown: float = np.inf  # the same gap as a difference
+    shown: float = np.inf  # by how much the last pass at one w has lifted the cached problem, see `_lift`
     best_estimate: float = np.inf  # of P(w) by inexact inference
     underway: Underway | None = None
     since: Since = field(default_factory=lambda: Since(time.perf_counter()))
@@ -226,7 +228,7 @@ class Trainer:
             self.underway = Underway(plan, self.grouping.grain)
         here, losses = self.underway, self.underway.losses
         for pieces in plan.rounds[here.done :]:
-            scans, reports, w = self._scan(pieces, self.solver.candidate(), here.grain)
+            scans, reports, w = self._scan(pieces, self._query(plan), here.grain)
             losses += [ShardLoss(r.shard, r.version, r.loss, r.exact) for r in reports]
             if plan.certify:
                 self._certify(losses, w, scans[0].version)
@@ -234,6 +236,7 @@ class Trainer:
             last = here.done == len(plan.rounds)
             ascent = plan.last if last else plan.between
             if plan.certify:
+                self.shown = self._lift(reports, w) if self.config.offender_cache else np.inf
                 new = sum(self._new_loss(report, w) for report in reports)
                 ascent = after_scan(ascent, self._share(new, losses, w), self.config.gap)
             self._improve(reports, scans, ascent)
@@ -251,6 +254,17 @@ class Trainer:
                 break
             self.between(self)
 
+    def _query(self, plan: Pass) -> Floats:
+        """Where to scan next: where α points to, but not far from the best w so far if one slack is all there is.
+
+        A single row a pass describes P near that w only; the cached problem's optimum jumps from side to side
+        (Franc and Sonnenburg's optimised cutting planes, without their line search).
+        """
+        w = self.solver.candidate()
+        if not plan.certify or self.grouping.grain != ALL or min(self.best_upper, self.best_estimate) == np.inf:
+            return w
+        return self.best_w + STEP * (w - self.best_w)
+
     def _new_loss(self, report: ShardReport, w: Floats) -> float:
         """What constraints not yet cached add to P(w), at the most."""
         found = report.offenders
@@ -262,21 +276,24 @@ class Trainer:
         return loss / value if value > 0 else 0.0
 
     def _use_recent(self, plan: Pass) -> None:
-        """Rounds on recent offenders, while these show at least a share of the gap that the last pass has shown."""
+        """Rounds on recent offenders, while they lift the cached problem by at least a share of what the oracle did."""
         sizes = np.diff(self.dataset.first)
         for _ in range(MOST_RECENT):
             recent = self.grouping.recent(self.config.offender_cache)
             whole = tuple(Piece(s, 0, int(sizes[s])) for s in sorted(recent))
             if not whole or self.solver.should_stop():
                 break
-            scans, reports, w = self._scan(whole, self.solver.candidate(), self.grouping.grain, recent)
-            shown = self.solver.prior.penalty(w) + self.config.C * sum(r.loss for r in reports) - self.solver.lower
-            if shown < ENOUGH * self.shown:
+            scans, reports, w = self._scan(whole, self._query(plan), self.grouping.grain, recent)
+            if self._lift(reports, w) < ENOUGH * self.shown:
                 break
             self.totals.calls_saved += sum(piece.end for piece in whole)
             self._improve(reports, scans, plan.last)
             self._bound()
             self._record(len(whole), certify=False)
+
+    def _lift(self, found: Sequence[ShardReport | ShardLoss], w: Floats) -> float:
+        """By how much the losses found at w, of all shards, are above those of the cached problem there."""
+        return self.config.C * sum(each.loss for each in found) - self.solver.cached_loss(w)
 
     def _bound(self) -> None:
         """Publish `lower`, from a v that is rebuilt; between passes it stands as it was."""
@@ -286,12 +303,11 @@ class Trainer:
 
     def _end_pass(self, losses: list[ShardLoss], w: Floats) -> None:
         self.totals.passes += 1
-        idle = idle_passes(self.config.prune)
+        idle = idle_passes(self.config.prune, self.grouping.grain)
         if idle is not None and self._gap() > self.config.gap:
             self.totals.pruned += self.solver.prune(idle)
         guess = self.solver.prior.penalty(w) + self.config.C * sum(s.loss for s in losses)
         self.estimate = relative_gap(guess, self.solver.lower)
-        self.shown = guess - self.solver.lower
 
     def _scan(
         self, pieces: tuple[Piece, ...], w: Floats, grain: int, recent: Mapping[int, tuple[Notes, ...]] = NO_NOTES
@@ -446,8 +462,9 @@ def choice_of(config: SolverConfig, dataset: Dataset | MemoryDataset, problem: P
     )
 
 
-def idle_passes(policy: str) -> int | None:
+def idle_passes(policy: str, grain: int) -> int | None:
     """After how many passes with α = 0 a constraint is dropped; None for never."""
     if policy == "never":
         return None
-    return 0 if policy == "aggressive" else int(policy.partition(":")[2])
+    patience = LONE_PATIENCE if grain == ALL else 1
+    return 0 if policy == "aggressive" else patience * int(policy.partition(":")[2])

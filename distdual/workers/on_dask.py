@@ -5,13 +5,11 @@ Problem and weights are scattered, and tasks name them by key. Dask runs the tas
 scatter again what died with its last holder, and put an end to all waiting.
 """
 
-import asyncio
 import itertools
 import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -23,6 +21,7 @@ from distdual.errors import ClusterError
 from distdual.problems.base import Problem
 from distdual.problems.completed import Completed
 from distdual.rows import Floats
+from distdual.workers.attended import LOOK, PAUSE, Attended
 from distdual.workers.pending import Held, arrived, run_all
 from distdual.workers.scan import Scan, ShardReport, Source
 from distdual.workers.tasks import (
@@ -39,12 +38,9 @@ from distdual.workers.tasks import (
     scans_a_task,
     work_on_shards,
 )
-from distdual.workers.watch import Watch
 
-LOOK = 1.0  # seconds between two looks at the cluster
-AWAY = 2.0  # seconds without a look, after which the coordinator was busy with something else
-PAUSE = 0.5  # seconds before what failed for want of a worker is tried again
 TRIES = 5  # times that a task may be lost, with a worker, with the last copy of its weights or with the scheduler
+SUSPECT = 3  # times, after which a task is run while no other suspect is: one of them may be what workers die of
 KILLED = 4  # workers that have died of a task when Dask gives it up
 
 
@@ -69,6 +65,8 @@ class Flight:
     """Tasks that are under way, and how they end."""
 
     tasks: set[Task] = field(default_factory=set)
+    suspects: list[Task] = field(default_factory=list)  # of these, that wait for their turn
+    alone: Task | None = None  # the one whose turn it is
     ended: "SimpleQueue[Outcome]" = field(default_factory=SimpleQueue)
 
     def arrived(self, wait: float) -> list[Outcome]:
@@ -89,34 +87,33 @@ class DaskExecutor:
     ) -> None:
         """`prepare` is called for a scheduler that was started anew, before any task is sent to it."""
         self.client = client
-        self.prepare = prepare
+        self.cluster = Attended(client, limits or ClusterConfig(), prepare)
         self.source: Source | MemoryDataset = dataset if isinstance(dataset, MemoryDataset) else Source.of(dataset)
         self.first = dataset.first
         self.problem = problem
-        self.events: list[str] = []
         self.run = secrets.token_hex(4)  # two runs may share a cluster
         self.serial = itertools.count()
         self.held: Held[Scattered] = Held()
         self.shared: Scattered | None = None  # the problem, but for what differs from shard to shard
         self.scans = Flight()
-        now = time.monotonic()
-        self.watch = Watch(limits or ClusterConfig(), answered=now, manned=now, progress=now)
-        self.looking: Future[Any] | None = None
-        self.looked = self.called = now
-        about = client.scheduler_info(n_workers=-1)
-        self.scheduler: str = about["id"]
-        self.workers: dict[str, Any] = about["workers"]
-        self.watch.look(now, heartbeats(self.workers))
-        room = sum(worker["memory_limit"] or 0 for worker in self.workers.values())
+        room = sum(worker["memory_limit"] or 0 for worker in self.cluster.workers.values())
         self.bundle = bundle_size(dataset, self.slots)
         self.loaded: dict[int, Any] | None = {} if 2 * dataset.nbytes <= room else None  # by number of bundle
         self.seen: set[int] = set()  # shards whose reading is paid for in a report already
         self.seconds = scan_seconds(dataset, problem)  # that a scan takes
 
     @property
+    def events(self) -> list[str]:
+        return self.cluster.events
+
+    @events.setter
+    def events(self, left: list[str]) -> None:
+        self.cluster.events = left
+
+    @property
     def slots(self) -> int:
-        self._look()
-        threads: int = sum(worker["nthreads"] for worker in self.workers.values())
+        self.cluster.look()
+        threads: int = sum(worker["nthreads"] for worker in self.cluster.workers.values())
         return max(1, threads)  # where nobody is, scans wait
 
     @property
@@ -182,7 +179,7 @@ class DaskExecutor:
 
     def _begin(self, flight: Flight, tasks: Sequence[Task]) -> None:
         if not flight.tasks:
-            self.watch.progress = time.monotonic()
+            self.cluster.watch.progress = time.monotonic()
         for task in tasks:
             self.held.begin(task.version)
             flight.tasks.add(task)
@@ -203,7 +200,7 @@ class DaskExecutor:
             )
             for task, future in zip(batch, futures, strict=True):
                 task.future = future
-                self._in_background(self._follow(flight, task, future))
+                self.cluster.in_background(self._follow(flight, task, future))
 
     def _key(self, name: str) -> str:
         """Readable on the dashboard, and not used before on this cluster."""
@@ -224,6 +221,8 @@ class DaskExecutor:
             found, lost = list[tuple[Task, list[Any]]](), list[Task]()
             for outcome in flight.arrived(min(end - time.monotonic(), LOOK)):
                 task = outcome.task
+                if task is flight.alone:
+                    flight.alone = None
                 if outcome.error is None:
                     found.append((task, outcome.result))
                     flight.tasks.remove(task)
@@ -232,10 +231,13 @@ class DaskExecutor:
                     self._check_lost(outcome)
                     lost.append(task)
             if found:
-                self.watch.progress = time.monotonic()
+                self.cluster.watch.progress = time.monotonic()
             if lost:
                 self._again(flight, lost)
-            self._look()
+            if flight.suspects and flight.alone is None:
+                flight.alone = flight.suspects.pop(0)
+                self._submit(flight, [flight.alone])
+            self.cluster.look()
             if found or time.monotonic() >= end:
                 return found
         return []
@@ -253,18 +255,19 @@ class DaskExecutor:
         elif not isinstance(error, MemoryError):
             raise error
         if task.lost > TRIES or isinstance(error, MemoryError):
-            raise ClusterError(short_of_memory(task, self.workers)) from None
+            raise ClusterError(short_of_memory(task, self.cluster.workers)) from None
 
     def _again(self, flight: Flight, tasks: Sequence[Task]) -> None:
-        self._wait_for_worker()
+        self.cluster.wait_for_worker()
         self._restore(self._problem())
         for version in {task.version for task in tasks}:
             self._restore(self.held.by_version[version])
         if self.loaded is not None:
             self.loaded = {number: future for number, future in self.loaded.items() if future.status != "cancelled"}
-        # By turns from either end: of several that are lost together, all but the one that workers die of come through.
-        backwards = any(task.lost % 2 for task in tasks)
-        self._submit(flight, sorted(tasks, key=lambda task: task.shards, reverse=backwards))
+        for task in tasks:
+            task.future = None
+        flight.suspects += [task for task in tasks if task.lost >= SUSPECT]
+        self._submit(flight, [task for task in tasks if task.lost < SUSPECT])
         self.events.append(f"{len(tasks)} tasks submitted again")
 
     def _drop(self, flight: Flight) -> None:
@@ -274,7 +277,7 @@ class DaskExecutor:
             self.client.cancel([task.future for task in flight.tasks if task.future is not None])
         for task in flight.tasks:
             self.held.end(task.version)
-        flight.tasks = set()
+        flight.tasks, flight.suspects, flight.alone = set(), [], None
 
     # What tasks are given: a shard or where it is, the problem, the weights.
 
@@ -320,11 +323,13 @@ class DaskExecutor:
         while what.future is None:
             key = self._key(what.name)
             try:
-                what.future = self._ask(self.client.scatter, {key: what.value}, broadcast=True, timeout=LOOK)[key]
+                what.future = self.cluster.ask(self.client.scatter, {key: what.value}, broadcast=True, timeout=LOOK)[
+                    key
+                ]
             except OSError:  # also TimeoutError: no worker
                 time.sleep(PAUSE)
-                self._look()
-                limit = 2 * self.watch.limits.patience  # that there are a scheduler and workers is looked after
+                self.cluster.look()
+                limit = 2 * self.cluster.watch.limits.patience  # that there are a scheduler and workers is looked after
                 if time.monotonic() - begin > limit:
                     raise ClusterError(f"{what.name} could not be sent to the workers for {limit:g} s") from None
 
@@ -337,82 +342,10 @@ class DaskExecutor:
 
     def _holders(self, future: Any) -> Sequence[str]:
         try:
-            found: dict[str, Sequence[str]] = self._ask(self.client.scheduler.who_has, keys=[future.key])
+            found: dict[str, Sequence[str]] = self.cluster.ask(self.client.scheduler.who_has, keys=[future.key])
         except OSError:
             return ()
         return found.get(future.key, ())
-
-    # The cluster: who is there, and for how long we wait.
-
-    def _in_background(self, coroutine: Any) -> "Future[Any]":
-        return asyncio.run_coroutine_threadsafe(coroutine, self.client.loop.asyncio_loop)
-
-    def _ask(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """What the cluster answers; we wait as long as there is one."""
-
-        async def asked() -> Any:
-            return await call(*args, **options)
-
-        future = self._in_background(asked())
-        try:
-            while True:
-                try:
-                    return future.result(LOOK)
-                except TimeoutError:
-                    if future.done():
-                        raise
-                    self._look()
-        finally:
-            future.cancel()
-
-    def _look(self) -> None:
-        """Ask the scheduler, in the background, who is there; raise if what it said last leaves nothing to wait for."""
-        now = time.monotonic()
-        if now - self.called > AWAY:
-            self.watch.away(now - self.called)
-        self.called = now
-        if self.looking is not None and self.looking.done():
-            looking, self.looking = self.looking, None
-            if looking.exception() is None:
-                self._see(now, looking.result())
-        if self.client.status == "closed":
-            raise ClusterError("the connection to the scheduler was lost, and could not be made again in time")
-        if self.looking is None and now - self.looked >= LOOK:
-            self.looked = now
-            self.looking = self._in_background(self._identity())
-        self.watch.check(now)
-
-    async def _identity(self) -> Any:
-        return await self.client.scheduler.identity(n_workers=-1)
-
-    def _see(self, now: float, about: dict[str, Any]) -> None:
-        if about["id"] != self.scheduler:
-            self.scheduler = about["id"]
-            self.events.append("the scheduler was started anew")
-            self.prepare()
-        workers = about["workers"]
-        change = self.watch.look(now, heartbeats(workers))
-        self.workers = {address: worker for address, worker in workers.items() if address not in change.silent}
-        self.events += [f"worker {address} joined" for address in change.joined]
-        self.events += [f"worker {address} left" for address in change.left]
-        for address in change.silent:
-            self.events.append(f"worker {address} was silent for {self.watch.limits.silence:g} s and is given up")
-            self._in_background(self._give_up(address))
-
-    async def _give_up(self, address: str) -> None:
-        """The scheduler then runs its tasks elsewhere."""
-        await self.client.scheduler.unregister(address=address, stimulus_id=f"silent-{self.run}", expected=True)
-
-    def _wait_for_worker(self) -> None:
-        self.workers = {}  # what was known of them may be no longer so
-        while not self.workers or self.client.status != "running":
-            self.looked = -math.inf
-            self._look()
-            time.sleep(PAUSE / 10)
-
-
-def heartbeats(workers: dict[str, Any]) -> dict[str, float]:
-    return {address: worker["last_seen"] for address, worker in workers.items()}
 
 
 def short_of_memory(task: Task, workers: dict[str, Any]) -> str:

@@ -272,6 +272,23 @@ def test_a_group_alone_reaches_the_optimum_of_its_own(sparse, seed, size):
     assert state.dual == pytest.approx(naive.optimum(state.program, 1e-6).lower, rel=1e-5, abs=1e-9)
 
 
+@formats
+@compiling
+@given(seed=seeds, size=st.integers(visits.LARGE, 40), width=st.integers(1, 30), fill=st.sampled_from([0.0, 0.5]))
+def test_one_visit_finds_the_best_for_a_large_group(sparse, seed, size, width, fill):
+    """Rows may depend on each other, as there may be more of them than weights, and some are there twice."""
+    rng = np.random.default_rng(seed)
+    rows, margin = rng.normal(size=(size, width)), rng.normal(1.0, 1.0, size)
+    rows[-3:], margin[-3:] = rows[:3], margin[:3]
+    state = state_of(rows, margin, [0] * size, fill * rng.dirichlet(np.ones(size)), sparse=sparse)
+    before = state.dual
+    gain, _, _ = sweep(state)
+    state.check()
+    assert state.dual - before == pytest.approx(gain, rel=1e-6, abs=1e-9)
+    upper = naive.primal(state.program, state.w)
+    assert upper - state.dual <= 1e-5 * upper
+
+
 @compiling
 @given(seed=seeds, sizes=st.lists(st.integers(1, 4), min_size=2, max_size=5))
 def test_only_the_groups_visited_are_changed(seed, sizes):
