@@ -300,6 +300,15 @@ def test_a_storage_that_fails_for_20_seconds_is_waited_for(
     check(result, config, whole)
 
 
+@pytest.mark.parametrize("slack", ["block:8", "shard", "all"])
+def test_what_an_asynchronous_run_with_shared_slacks_writes_down_proves_its_bound(
+    slack: str, data: dict[str, Any], whole: Result, tmp_path: Path
+) -> None:
+    config = told(data, tmp_path / "model", mode="async", slack=slack, max_passes=30)
+    train(config)
+    assert verify(Location(config["output"]["url"]), Location(**config["data"])).findings == ()
+
+
 class Hungry(SlowBinary):
     """Its scans of shard 3 need more memory than a worker has."""
 

@@ -201,7 +201,8 @@ class AsyncTrainer(Trainer):
         """Insert what is still violated and improve it once; the ascent goes on from there."""
         begin = time.perf_counter()
         found.sort(key=lambda each: (each[0].shard, each[0].begin))
-        reports = [self._still_violated(report) for _, report in found]
+        # Rows that a file of members speaks of are known by their place in it: there, all of them are kept.
+        reports = [report if scan.notes else self._still_violated(report) for scan, report in found]
         slots = self.grouping.insert(self.solver, reports, [scan for scan, _ in found])
         if plan.between.revisits:
             self.solver.reprocess(slots, plan.between)
