@@ -369,7 +369,7 @@ def test_an_address_must_be_one(address: str, here: Path, capsys: pytest.Capture
         (["prepare", "a", "b"], ["--problem", "distdual prepare --help"]),
         (["prepare", "a", "b", "--problem", "ternary"], ["problem", "binary", "'ternary'"]),
         (["predict", "a", "b"], ["--out", "distdual predict --help"]),
-        (["dance"], ["dance", "; see `distdual --help`"]),
+        (["dance"], ["dance", "see `distdual --help`"]),
         (["trian"], ["Did you mean 'train'? see `distdual --help`"]),
         (["info", "nowhere"], ["nowhere", "neither a data set nor a model", "distdual prepare"]),
         (["verify", "trained", "--storage-options", "none.toml"], ["none.toml", "cannot be read"]),

@@ -157,6 +157,7 @@ def improve_outer(
     for s in range(n):
         for r in range(s + 1):
             products[s, r] = products[r, s] = square * overlap(rows, slots[s], slots[r])
+    delta[:] = 0.0
     gain = solve(C, alpha, slots, g, products, delta)
     moved, total = False, 0.0
     for s in range(n):
@@ -197,7 +198,9 @@ def improve_by_gram(
         products[s, s] = curve[slots[s]]
         for r in range(s):
             products[s, r] = products[r, s] = space.gram[space.gram_indptr[slots[s]] + r]
-    gain = solve(C, alpha, slots, g, products, delta) if n < LARGE else solve_large(C, alpha, slots, scratch)
+    delta[:] = 0.0
+    gain = solve_large(C, alpha, slots, scratch) if n >= LARGE else 0.0
+    gain += solve(C, alpha, slots, g, products, delta)
     moved = False
     for s in range(n):
         if delta[s] != 0.0:
@@ -210,11 +213,10 @@ def improve_by_gram(
 def solve(C: float, alpha: Floats, slots: Ints, g: Floats, products: Floats, delta: Floats) -> float:
     """Improve the α of a group by the steps that promise most, on gradients that follow each step by inner products.
 
-    Changes alpha and g, fills delta with what each α gained; returns the gain in D.
+    Changes alpha and g, adds what each α gained to delta; returns the gain in D.
     """
     gain, used = 0.0, 0.0
     for s in range(len(slots)):
-        delta[s] = 0.0
         used += alpha[slots[s]]
     for _ in range(2 * len(slots) + 2):
         up, down = extremes(g, alpha, slots)
@@ -245,13 +247,13 @@ def solve(C: float, alpha: Floats, slots: Ints, g: Floats, products: Floats, del
 def solve_large(C: float, alpha: Floats, slots: Ints, scratch: Scratch) -> float:
     """Find the best α of a group, all at once, by an active set: a Newton step on those above 0, then one more joins.
 
-    Changes alpha and scratch.gradient, fills scratch.delta with what each α gained; returns the gain in D.
+    Changes alpha and scratch.gradient, adds what each α gained to scratch.delta; returns the gain in D. Where rows depend
+    on each other, a little may be left to do for single steps.
     """
     n, face = len(slots), scratch.face
     g = scratch.gradient[:n]
     used, m = 0.0, 0
     for s in range(n):
-        scratch.delta[s] = 0.0
         used += alpha[slots[s]]
         if alpha[slots[s]] > 0.0:
             face[m] = s

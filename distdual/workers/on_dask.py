@@ -5,6 +5,7 @@ Problem and weights are scattered, and tasks name them by key. Dask runs the tas
 scatter again what died with its last holder, and put an end to all waiting.
 """
 
+import asyncio
 import itertools
 import math
 import secrets
@@ -39,6 +40,8 @@ from distdual.workers.tasks import (
     work_on_shards,
 )
 
+BROADCAST = 10.0  # seconds that a copy for every worker may take, and more …
+SLOWEST = 1e6  # … for every so many bytes
 TRIES = 5  # times that a task may be lost, with a worker, with the last copy of its weights or with the scheduler
 SUSPECT = 3  # times, after which a task is run while no other suspect is: one of them may be what workers die of
 KILLED = 4  # workers that have died of a task when Dask gives it up
@@ -323,15 +326,18 @@ class DaskExecutor:
         while what.future is None:
             key = self._key(what.name)
             try:
-                what.future = self.cluster.ask(self.client.scatter, {key: what.value}, broadcast=True, timeout=LOOK)[
-                    key
-                ]
-            except OSError:  # also TimeoutError: no worker
+                what.future = self.cluster.ask(self._broadcast, key, what.value)[key]
+            except OSError:  # also TimeoutError: no worker, or one that died with the first copy
                 time.sleep(PAUSE)
                 self.cluster.look()
                 limit = 2 * self.cluster.watch.limits.patience  # that there are a scheduler and workers is looked after
                 if time.monotonic() - begin > limit:
                     raise ClusterError(f"{what.name} could not be sent to the workers for {limit:g} s") from None
+
+    async def _broadcast(self, key: str, value: Any) -> Any:
+        """In time: the scheduler may wait without end for copies of what died with its only holder."""
+        seconds = BROADCAST + getattr(value, "nbytes", 0) / SLOWEST
+        return await asyncio.wait_for(self.client.scatter({key: value}, broadcast=True, timeout=LOOK), seconds)
 
     def _restore(self, what: Scattered) -> None:
         """Scatter again what has no holder any more."""

@@ -460,13 +460,14 @@ def test_the_patience_with_a_scheduler_is_well_below_a_quarter_of_a_minute():
     assert ClusterConfig().timeout <= 10.0
 
 
-@pytest.mark.parametrize("address", ["nonsense", "gopher://127.0.0.1:1", "tcp://no-such-host.invalid:8786"])
+@pytest.mark.parametrize("address", ["nonsense", "tcp://no-such-host.invalid:8786"])
 def test_an_address_that_cannot_be_one_is_an_error(address):
     assert refuse_connection(address) < 7
 
 
 def test_a_scheduler_without_workers_is_an_error():
-    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0") as empty:
+    plain = {"processes": False, "protocol": "tcp://", "host": "127.0.0.1"}
+    with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0", **plain) as empty:
         address = empty.scheduler_address
         with (
             pytest.raises(InputError, match=f"{address}: the scheduler has no workers; start one with `dask worker"),
