@@ -144,7 +144,7 @@ def test_a_worker_that_hangs_is_given_up(
 
 
 @pytest.mark.parametrize("mode", FIXED_FIRST)
-@pytest.mark.parametrize("seconds", [2.0, pytest.param(60.0, marks=SLOW)])
+@pytest.mark.parametrize("seconds", [pytest.param(2.0, marks=SLOW), pytest.param(60.0, marks=SLOW)])
 def test_all_workers_may_be_gone_for(
     seconds: float, mode: str, cluster: DaskProcesses, data: dict[str, Any], whole: Result, tmp_path: Path
 ) -> None:
@@ -231,8 +231,9 @@ def longer(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Re
     return train({**told(data, tmp_path_factory.mktemp("longer") / "model", **LONG)})
 
 
-@pytest.mark.parametrize("seed", [pytest.param(n, marks=[SLOW] if n >= 1 else []) for n in range(20)])
-@pytest.mark.parametrize("mode", [pytest.param("deterministic", marks=SLOW), "async"])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("mode", MODES)
 def test_the_coordinator_killed_at_any_moment_goes_on_from_s3(
     mode: str, seed: int, cluster: DaskProcesses, data: dict[str, Any], s3: S3Server, longer: Result, tmp_path: Path
 ) -> None:

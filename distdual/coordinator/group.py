@@ -247,8 +247,8 @@ def solve(C: float, alpha: Floats, slots: Ints, g: Floats, products: Floats, del
 def solve_large(C: float, alpha: Floats, slots: Ints, scratch: Scratch) -> float:
     """Find the best α of a group, all at once, by an active set: a Newton step on those above 0, then one more joins.
 
-    Changes alpha and scratch.gradient, adds what each α gained to scratch.delta; returns the gain in D. Where rows depend
-    on each other, a little may be left to do for single steps.
+    Changes alpha and scratch.gradient, adds what each α gained to scratch.delta; returns the gain in D. Where rows
+    depend on each other, a little may be left to do for single steps.
     """
     n, face = len(slots), scratch.face
     g = scratch.gradient[:n]
