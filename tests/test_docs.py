@@ -40,8 +40,18 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+LONG = ("clusters.md", "data.md", "own-problem.md", "getting-started.md")  # pages that start clusters or many programs
+
+
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("page", [name for name, text in PAGES.items() if blocks_of(text)])
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in LONG else [])
+        for name, text in PAGES.items()
+        if blocks_of(text)
+    ],
+)
 def test_every_block_of(page: str, programs: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """In order, in one folder, as a reader would; with an S3 server, a port and cluster software of the test's own."""
     for name in ("configs", "jobs"):

@@ -39,9 +39,9 @@ MADE = examples(0, 2400, 12, flip=0.3)
 LATE = 0.1  # seconds: a fault comes up to so much later than the round that brings it
 LONG = {"gap": 1e-9, "max_passes": 40}
 SLOW = pytest.mark.slow
-SEEDS = [pytest.param(n, marks=[SLOW] if n >= 1 else []) for n in range(20)]
+SEEDS = [pytest.param(n, marks=SLOW) for n in range(20)]
 MODES = ["deterministic", "async"]
-FIXED_FIRST = ["deterministic", pytest.param("async", marks=SLOW)]
+FIXED_FIRST = [pytest.param("deterministic", marks=SLOW), pytest.param("async", marks=SLOW)]
 pytestmark = pytest.mark.timeout(400)
 
 
@@ -131,7 +131,8 @@ def test_a_worker_killed_at_any_moment_costs_time_alone(
     check(result, config, whole)
 
 
-@pytest.mark.parametrize("mode", [pytest.param("deterministic", marks=SLOW), "async"])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
 def test_a_worker_that_hangs_is_given_up(
     mode: str, cluster: DaskProcesses, data: dict[str, Any], whole: Result, tmp_path: Path
 ) -> None:

@@ -78,7 +78,7 @@ def assert_no_secret(server: S3Server, folder: Path, *ran: Ran) -> None:
         assert server.secret.encode() not in text
 
 
-@pytest.mark.parametrize("by", ["environment", "storage options"])
+@pytest.mark.parametrize("by", [pytest.param("environment", marks=pytest.mark.slow), "storage options"])
 def test_prepare_train_verify_and_predict_on_s3(by: str, s3: S3Server, source: Path, tmp_path: Path) -> None:
     place = s3.url("end-to-end")
     data, model, labels = f"{place}/data", f"{place}/model", f"{place}/labels.txt"

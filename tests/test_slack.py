@@ -298,7 +298,7 @@ def test_a_run_that_fails_leaves_no_members(tmp_path):
 
 
 @pytest.mark.parametrize("slack", ["block:7", "shard", "all"])
-@pytest.mark.parametrize("kind", ["multiclass", "chain"])
+@pytest.mark.parametrize("kind", ["multiclass", pytest.param("chain", marks=pytest.mark.slow)])
 def test_recent_offenders_save_oracle_calls_and_enter_no_upper_bound(kind, slack, tmp_path):
     data = write(tmp_path, kind)
     without = run(data, tmp_path / "without", kind, slack=slack).certificate

@@ -321,23 +321,27 @@ class DaskExecutor:
         return Latent(part.values, part.first, part.indptr)
 
     def _scatter(self, what: Scattered) -> None:
-        """Send a value to every worker; one that dies meanwhile must be noticed by the scheduler first."""
-        begin = time.monotonic()
+        """Send a value to every worker; one that dies meanwhile must be noticed by the scheduler first.
+
+        Where that fails, it is sent to one of them, from whom Dask gives it to those that need it.
+        """
+        begin, everywhere = time.monotonic(), True
         while what.future is None:
             key = self._key(what.name)
             try:
-                what.future = self.cluster.ask(self._broadcast, key, what.value)[key]
+                what.future = self.cluster.ask(self._send, key, what.value, everywhere)[key]
             except OSError:  # also TimeoutError: no worker, or one that died with the first copy
+                everywhere = False
                 time.sleep(PAUSE)
                 self.cluster.look()
                 limit = 2 * self.cluster.watch.limits.patience  # that there are a scheduler and workers is looked after
                 if time.monotonic() - begin > limit:
                     raise ClusterError(f"{what.name} could not be sent to the workers for {limit:g} s") from None
 
-    async def _broadcast(self, key: str, value: Any) -> Any:
-        """In time: the scheduler may wait without end for copies of what died with its only holder."""
+    async def _send(self, key: str, value: Any, everywhere: bool) -> Any:
+        """In time: the scheduler may wait without end for copies where a worker has died or come meanwhile."""
         seconds = BROADCAST + getattr(value, "nbytes", 0) / SLOWEST
-        return await asyncio.wait_for(self.client.scatter({key: value}, broadcast=True, timeout=LOOK), seconds)
+        return await asyncio.wait_for(self.client.scatter({key: value}, broadcast=everywhere, timeout=LOOK), seconds)
 
     def _restore(self, what: Scattered) -> None:
         """Scatter again what has no holder any more."""

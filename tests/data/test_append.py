@@ -170,6 +170,7 @@ def test_trees_are_appended_in_the_grammar_that_is_there(tmp_path):
     assert (new.n_examples, dict(new.texts)) == (4, dict(old.texts))
 
 
+@pytest.mark.slow
 def test_killed_at_any_write_it_leaves_the_old_data_set_or_the_new_one(tmp_path):
     ran = run(sys.executable, "-m", "tests.appending", tmp_path, cwd=Path(__file__).parents[2])
     assert ran.code == 0, ran.err

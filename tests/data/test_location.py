@@ -397,7 +397,9 @@ class TestServerGone:
         assert_array_equal(read.shard.x.values, block().x.values[4:8])
         assert place.exists("zarr.json")
 
-    @pytest.mark.parametrize("what", ["a shard", "a file", "a data set in a worker"])
+    @pytest.mark.parametrize(
+        "what", ["a shard", *(pytest.param(w, marks=pytest.mark.slow) for w in ("a file", "a data set in a worker"))]
+    )
     def test_a_server_that_asks_to_slow_down_is_asked_again(self, s3, what):
         with proxy_of(s3) as proxy:
             place = Location(s3.url(), proxy.storage_options, retry_seconds=60)
