@@ -346,6 +346,7 @@ def test_a_scheduler_that_does_not_answer_is_given_up_within_15_seconds(here: Pa
     assert not (here / "model").exists()
 
 
+@pytest.mark.slow
 def test_a_port_where_nobody_listens_is_no_scheduler(here: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"

@@ -157,6 +157,7 @@ def test_the_programs_prepare_train_sweep_verify_and_predict(cluster: Cluster, t
     assert set(np.load(out)) == {"even", "odd"}
 
 
+@pytest.mark.slow
 def test_the_ranking_of_small_sets_is_certified_and_its_problem_passes_the_checks(tmp_path: Path) -> None:
     ran = run("python", "jobs/ranking.py", tmp_path, cwd=ROOT, env=environment(PYTHONPATH=str(ROOT)))
     assert ran.code == 0, ran

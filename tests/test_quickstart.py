@@ -62,6 +62,7 @@ def test_it_leaves_other_peoples_files_alone(name: str, tmp_path: Path) -> None:
     assert kept.read_text() == before
 
 
+@pytest.mark.slow
 def test_its_config_can_be_changed_and_trained_whatever_the_folder_is_called(tmp_path: Path) -> None:
     folder = tmp_path / 'o"dd [b]näme'
     ran = distdual("quickstart", "--dir", folder)
