@@ -97,6 +97,7 @@ class DaskExecutor:
         self.run = secrets.token_hex(4)  # two runs may share a cluster
         self.serial = itertools.count()
         self.held: Held[Scattered] = Held()
+        self.everywhere = True  # whether what is scattered goes to every worker at once
         self.shared: Scattered | None = None  # the problem, but for what differs from shard to shard
         self.scans = Flight()
         room = sum(worker["memory_limit"] or 0 for worker in self.cluster.workers.values())
@@ -323,25 +324,27 @@ class DaskExecutor:
     def _scatter(self, what: Scattered) -> None:
         """Send a value to every worker; one that dies meanwhile must be noticed by the scheduler first.
 
-        Where that fails, it is sent to one of them, from whom Dask gives it to those that need it.
+        Where that failed once, all is sent to one of them, from whom Dask gives it to those that need it: the scheduler
+        may go on trying to reach a dead worker, and makes no other copies meanwhile.
         """
-        begin, everywhere = time.monotonic(), True
+        begin = time.monotonic()
         while what.future is None:
             key = self._key(what.name)
             try:
-                what.future = self.cluster.ask(self._send, key, what.value, everywhere)[key]
+                what.future = self.cluster.ask(self._send, key, what.value)[key]
             except OSError:  # also TimeoutError: no worker, or one that died with the first copy
-                everywhere = False
+                self.everywhere = False
                 time.sleep(PAUSE)
                 self.cluster.look()
                 limit = 2 * self.cluster.watch.limits.patience  # that there are a scheduler and workers is looked after
                 if time.monotonic() - begin > limit:
                     raise ClusterError(f"{what.name} could not be sent to the workers for {limit:g} s") from None
 
-    async def _send(self, key: str, value: Any, everywhere: bool) -> Any:
+    async def _send(self, key: str, value: Any) -> Any:
         """In time: the scheduler may wait without end for copies where a worker has died or come meanwhile."""
         seconds = BROADCAST + getattr(value, "nbytes", 0) / SLOWEST
-        return await asyncio.wait_for(self.client.scatter({key: value}, broadcast=everywhere, timeout=LOOK), seconds)
+        copies = self.client.scatter({key: value}, broadcast=self.everywhere, timeout=LOOK)
+        return await asyncio.wait_for(copies, seconds)
 
     def _restore(self, what: Scattered) -> None:
         """Scatter again what has no holder any more."""
