@@ -31,6 +31,10 @@ class Support(NamedTuple):
     dual: Dual | GroupDual
     folder: Location | None  # a dual of single examples needs none
 
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self.dual.arrays().values())
+
     def pieces(self, shard: Shard, problem: Problem) -> Iterator[Piece]:
         """A few at a time, keys checked: these may be forged."""
         if isinstance(self.dual, Dual):

@@ -99,20 +99,22 @@ def verify(
     with open_executor(cluster or ClusterConfig(), dataset, claimed.problem, client) as executor:
         executor.publish(0, claimed.w)
         shards = range(dataset.n_shards)
-        for check in executor.map_shards(check_shard, shards, [claimed.C] * len(shards), supports):
+        found = executor.map_shards(check_shard, shards, [claimed.C] * len(shards), supports)
+        changed = changed_files(folder, claimed.certificate)  # read while workers scan
+        for check in found:
             v[slice(None) if check.v.at is None else check.v.at] += check.v.values
             checks.append(check._replace(v=NOTHING))  # as many as shards, each as long as w, would not fit in memory
         imputed = nonconvex(claimed, dataset, executor) if isinstance(claimed.problem, Completed) else None
     findings = [
-        *(f"{folder}/{name} is not what training wrote" for name in changed_files(folder, claimed.certificate)),
+        *(f"{folder}/{name} is not what training wrote" for name in changed),
         *data_findings(claimed, dataset, [c.shard for c in checks if not c.intact]),
         *([f"{folder}/dual names {out_of_range} examples beyond the data set"] if out_of_range else []),
         *dual_findings(folder, checks),
         *([] if multipliers_are_valid(claimed) else [f"{folder}/dual/beta.npy: β is not feasible"]),
         *([] if keeps_signs(claimed) else [f"{folder}/weights.npy: a weight is negative that may not be"]),
     ]
-    found = conclude(claimed, dataset, checks, v, imputed, findings)
-    return replace(found, appended=whole.n_shards - dataset.n_shards)
+    concluded = conclude(claimed, dataset, checks, v, imputed, findings)
+    return replace(concluded, appended=whole.n_shards - dataset.n_shards)
 
 
 def trained_on(model: Model, dataset: Dataset) -> Dataset:

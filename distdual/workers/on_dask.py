@@ -32,11 +32,12 @@ from distdual.workers.tasks import (
     Works,
     batches,
     bundle_size,
-    chunks,
     load_bundle,
+    reads_a_task,
     scan_seconds,
     scan_tasks,
     scans_a_task,
+    shrinking_chunks,
     work_on_shards,
 )
 
@@ -148,9 +149,8 @@ class DaskExecutor:
     def map_shards(self, function: Any, shards: Sequence[int], *parts: Sequence[Any]) -> Iterator[Any]:
         name, version = function.__name__.replace("_", "-"), self.held.newest
         arguments = list(zip(shards, *parts, strict=True))
-        tasks = [
-            Task(name, version, function, [each[0] for each in some], some) for some in chunks(arguments, self.bundle)
-        ]
+        some_at_a_time = shrinking_chunks(arguments, self.slots, max(self.bundle, reads_a_task(self.seconds)))
+        tasks = [Task(name, version, function, [each[0] for each in some], some) for some in some_at_a_time]
         flight = Flight()
         self._begin(flight, tasks)
         return self._in_order(flight, tasks)

@@ -1,11 +1,14 @@
 """How does a worker read the next shards while it computes on this one?
 
 A task that has to read leaves the worker's slot for the time being (Dask's `secede`), so that the next task can begin
-to read as well. Room for shards that are read or about to be is limited, and no more tasks compute at a time than the
-worker has threads. So every shard is read by the task that needs it, once, and nobody has to guess which is next.
+to read as well. Room for shards that are read or about to be is limited, no more of them are read ahead than reading
+takes longer than computing, and no more tasks compute at a time than the worker has threads. So every shard is read by
+the task that needs it, once, nobody has to guess which is next, and a worker takes no tasks that others could begin.
 """
 
 import contextlib
+import ctypes
+import math
 import os
 import sys
 import threading
@@ -17,7 +20,10 @@ from typing import Any, NamedTuple, Protocol
 from distdual.data.shard import Read, Shard
 
 ROOM_BYTES = 256 << 20  # of shards in a process that streams; one more than are computed on is always let in
+ROOM_SHARE = 0.125  # the same, as a share of the memory that a worker may use
+FULL = 0.6  # share of that memory, from which on freed memory is given back; Dask stops a worker that keeps 0.8
 MOST_AHEAD = 8  # shards beyond those that are computed on, however small they are
+LEARN = 0.25  # weight of the newest shard's seconds
 
 
 class Readable(Protocol):
@@ -52,12 +58,14 @@ class Loaded(NamedTuple):
 class Turns:
     """Who may read and who may compute, among the tasks of one worker."""
 
-    def __init__(self, n_threads: int) -> None:
+    def __init__(self, n_threads: int, memory_limit: int | None = None) -> None:
         self.n_threads = n_threads
+        self.room_bytes = ROOM_BYTES if memory_limit is None else min(ROOM_BYTES, int(ROOM_SHARE * memory_limit))
         self.computing = threading.Semaphore(n_threads)
         self.changed = threading.Condition()
         self.n_shards = 0
         self.n_bytes = 0
+        self.read_seconds = self.compute_seconds = 0.0  # of a shard, the last ones counting most
 
     @contextlib.contextmanager
     def room(self, n_bytes: int) -> Iterator[None]:
@@ -74,7 +82,18 @@ class Turns:
 
     def _fits(self, n_bytes: int) -> bool:
         ahead = self.n_shards - self.n_threads
-        return ahead < 1 or (ahead < MOST_AHEAD and self.n_bytes + n_bytes <= ROOM_BYTES)
+        return ahead < 1 or (ahead < self.useful_ahead and self.n_bytes + n_bytes <= self.room_bytes)
+
+    @property
+    def useful_ahead(self) -> int:
+        """As many as are read while one is computed on."""
+        most = MOST_AHEAD * self.compute_seconds
+        return MOST_AHEAD if self.read_seconds >= most else math.ceil(self.read_seconds / self.compute_seconds)
+
+    def learn(self, read_seconds: float, compute_seconds: float) -> None:
+        with self.changed:
+            self.read_seconds += LEARN * (read_seconds - self.read_seconds)
+            self.compute_seconds += LEARN * (compute_seconds - self.compute_seconds)
 
     def _count(self, shards: int, n_bytes: int) -> None:
         self.n_shards += shards
@@ -91,7 +110,9 @@ def load_shard(source: Openable, number: int) -> Loaded:
 def streamed(source: Openable, number: int, *, check: bool = True) -> Iterator[Loaded]:
     """Read a shard in turn, compute on it in turn, and forget it."""
     with reading(source, number, check=check) as (loaded, turns), turns.computing:
+        begin = time.perf_counter()
         yield loaded
+        turns.learn(loaded.read_seconds, time.perf_counter() - begin)
 
 
 @contextlib.contextmanager
@@ -116,7 +137,7 @@ def turns_of(worker: Any) -> Turns:
     if worker is None:
         return _here
     with _lock:
-        return _turns.setdefault(worker, Turns(worker.state.nthreads))
+        return _turns.setdefault(worker, Turns(worker.state.nthreads, worker.memory_manager.memory_limit))
 
 
 def this_worker() -> Any:
@@ -138,3 +159,17 @@ def leave_slot() -> None:
 
     if getattr(thread_state, "proceed", False):
         secede()
+
+
+def give_back() -> None:
+    """Let the system have the memory of freed shards when the worker comes near its limit.
+
+    The C library keeps it for the next shards, but Dask counts it as used, and gives no work to a worker that uses most
+    of what it may: it would never be given any again.
+    """
+    worker = this_worker()
+    limit = None if worker is None else worker.memory_manager.memory_limit
+    if limit is not None and worker.monitor.get_process_memory() > FULL * limit:
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc; others keep less
+        if trim is not None:
+            trim(0)

@@ -51,6 +51,10 @@ class Scan:
     fold: Fold | None = None  # examples that count as if they were not there
     ticket: int = 0  # which of the scans under way it is; the report bears the same
 
+    @property
+    def nbytes(self) -> int:
+        return self.known.nbytes
+
 
 class ShardReport(NamedTuple):
     shard: int

@@ -9,7 +9,7 @@ from distdual.data.store import Dataset
 from distdual.problems.base import Problem
 from distdual.problems.completed import Completed
 from distdual.rows import Floats, Int32s, Ints
-from distdual.workers.reading import Loaded, Openable, load_shard
+from distdual.workers.reading import Loaded, Openable, give_back, load_shard
 from distdual.workers.scan import Scan, ShardReport, Source, load_and_scan, scan_shard
 
 T = TypeVar("T")
@@ -17,6 +17,7 @@ T = TypeVar("T")
 BUNDLE = 16  # small shards that stay together in memory, or are looked at by one task, at the most
 BUNDLE_BYTES = 16 << 20
 TASK_SECONDS = 0.1  # scans that are expected to take less are put into one task: Dask adds several ms to each
+READS_SECONDS = 1.5  # the same, of a task that also reads: a worker that leaves takes that much with it
 READ = 1e8  # bytes a second
 UPDATE = 1e-6  # seconds that an ascent update of one row may take
 BATCH = 200  # tasks that travel to the scheduler together
@@ -84,6 +85,10 @@ def scans_a_task(n_scans: int, slots: int, seconds: float) -> int:
     return max(1, min(BUNDLE, n_scans // max(1, slots), int(TASK_SECONDS / max(seconds, 1e-6))))
 
 
+def reads_a_task(seconds: float) -> int:
+    return max(1, min(BUNDLE, int(READS_SECONDS / max(seconds, 1e-6))))
+
+
 def scan_tasks(scans: Sequence[Scan], bundle: int, most: int) -> list[Task]:
     """Neighbours that stay together in memory are scanned together."""
     together: dict[tuple[int, int], list[Scan]] = {}
@@ -100,12 +105,22 @@ def chunks(values: list[T], most: int) -> list[list[T]]:
     return [values[begin : begin + most] for begin in range(0, len(values), most)]
 
 
+def shrinking_chunks(values: list[T], slots: int, most: int) -> list[list[T]]:
+    """Fewer at a time towards the end, so that no worker is still busy long after the others."""
+    found, begin = list[list[T]](), 0
+    while begin < len(values):
+        end = begin + max(1, min(most, (len(values) - begin) // (4 * slots)))
+        found.append(values[begin:end])
+        begin = end
+    return found
+
+
 def batches(tasks: Sequence[Task], source: Source | MemoryDataset) -> Iterator[list[Task]]:
     """Tasks at one version that travel together."""
     batch: list[Task] = []
     size = 0
     for task in sorted(tasks, key=lambda task: task.version):  # which keeps their order
-        weight = BATCH_BYTES if isinstance(source, MemoryDataset) else known_bytes(task)
+        weight = BATCH_BYTES if isinstance(source, MemoryDataset) else sent_bytes(task)
         if batch and (batch[0].version != task.version or len(batch) == BATCH or size + weight > BATCH_BYTES):
             yield batch
             batch, size = [], 0
@@ -115,8 +130,8 @@ def batches(tasks: Sequence[Task], source: Source | MemoryDataset) -> Iterator[l
         yield batch
 
 
-def known_bytes(task: Task) -> int:
-    return sum(part.known.nbytes for own in task.arguments for part in own if isinstance(part, Scan))
+def sent_bytes(task: Task) -> int:
+    return sum(getattr(part, "nbytes", 0) for own in task.arguments for part in own)
 
 
 # What follows runs on workers.
@@ -132,6 +147,7 @@ def work_on_shards(works: Works, given: Any, problem: Any, w: Floats) -> list[An
         one = given[work.shard] if isinstance(given, dict) else given
         own = problem if work.latent is None else Completed(problem, *work.latent)
         results.append(works.function(one, own, w, *work.arguments))
+    give_back()
     return results
 
 

@@ -7,11 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, get_worker
 
 from distdual.data.shard import Read, Shard
 from distdual.rows import DenseRows
-from distdual.workers.reading import MOST_AHEAD, ROOM_BYTES, Turns, load_shard, streamed
+from distdual.workers.reading import (
+    FULL,
+    MOST_AHEAD,
+    ROOM_BYTES,
+    ROOM_SHARE,
+    Turns,
+    give_back,
+    load_shard,
+    streamed,
+)
 
 READ, COMPUTE = 0.05, 0.05  # seconds
 
@@ -122,7 +131,44 @@ class TestOnAWorker:
         assert log.most["reading"] > threads_of(client)
 
 
+class TestMemory:
+    def test_freed_memory_goes_back_to_the_system_near_the_limit(self):
+        """Dask would give no task any more to a worker whose freed memory stays in its process."""
+        with (
+            LocalCluster(n_workers=1, threads_per_worker=1, memory_limit="1GiB", dashboard_address="127.0.0.1:0") as c,
+            Client(c, set_as_default=False) as client,
+        ):
+            kept = client.submit(fill_and_free, give_back_after=False, pure=False).result(timeout=60)
+            given_back = client.submit(fill_and_free, give_back_after=True, pure=False).result(timeout=60)
+        assert kept > FULL * 2**30 > given_back
+
+    def test_room_is_a_share_of_what_a_worker_may_use(self):
+        assert Turns(1, 2**30).room_bytes == ROOM_SHARE * 2**30
+        assert Turns(1, 2**40).room_bytes == Turns(1).room_bytes == ROOM_BYTES
+
+
+def fill_and_free(*, give_back_after: bool) -> int:
+    """Resident bytes after many small arrays were freed but for the last, which keeps the heap from shrinking."""
+    arrays = [np.ones(12_000) for _ in range(6_000)]
+    last = arrays[-1]
+    del arrays
+    if give_back_after:
+        give_back()
+    assert last.all()
+    return int(get_worker().monitor.get_process_memory())
+
+
 class TestTurns:
+    def test_no_more_is_read_ahead_than_reading_takes_longer(self):
+        turns = Turns(1)
+        assert turns.useful_ahead == MOST_AHEAD
+        for _ in range(50):
+            turns.learn(0.25, 0.1)
+        assert turns.useful_ahead == 3
+        for _ in range(50):
+            turns.learn(0.01, 1.0)
+        assert turns.useful_ahead == 1
+
     def test_there_is_always_room_for_one_more_than_compute(self):
         turns = Turns(2)
         with turns.room(ROOM_BYTES), turns.room(ROOM_BYTES), turns.room(ROOM_BYTES):

@@ -6,8 +6,20 @@ import numpy as np
 import pytest
 
 from distdual.data.memory import in_memory
+from distdual.dual import Dual
+from distdual.problems.base import Keys
+from distdual.support import Support
 from distdual.workers.scan import Scan, Source
-from distdual.workers.tasks import BATCH_BYTES, batches, bundle_size, scan_tasks, scans_a_task
+from distdual.workers.tasks import (
+    BATCH_BYTES,
+    Task,
+    batches,
+    bundle_size,
+    reads_a_task,
+    scan_tasks,
+    scans_a_task,
+    shrinking_chunks,
+)
 from tests.build import examples
 
 MB = 1 << 20
@@ -53,3 +65,25 @@ def test_what_travels_together_is_small_and_of_one_version():
     assert [len(batch) for batch in found] == [3, 2, 3, 2]
     assert sorted(task.shards[0] for batch in found for task in batch) == list(range(10))
     assert all(len({task.version for task in batch}) == 1 for batch in found)
+
+
+def test_support_constraints_are_counted_among_what_travels():
+    n = BATCH_BYTES // 16
+    support = Support(Dual(np.zeros(n, dtype=np.int64), Keys.none(0), np.zeros(n), np.zeros(0)), None)
+    tasks = [Task("check", 0, None, [shard], [(shard, 1.0, support)]) for shard in range(3)]
+    assert [len(batch) for batch in batches(tasks, Source.__new__(Source))] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(0.0, 16), (0.17, 8), (5.0, 1)])
+def test_a_task_that_reads_is_over_soon(seconds, most):
+    assert reads_a_task(seconds) == most
+
+
+@pytest.mark.parametrize(
+    ("n", "slots", "most", "sizes"),
+    [(20, 1, 3, [3, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1]), (3, 2, 8, [1, 1, 1]), (0, 2, 8, [])],
+)
+def test_tasks_are_smaller_towards_the_end(n, slots, most, sizes):
+    found = shrinking_chunks(list(range(n)), slots, most)
+    assert [len(some) for some in found] == sizes
+    assert [value for some in found for value in some] == list(range(n))
