@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.coordinator.group import Scratch
-from distdual.coordinator.growing import Growing, GrowingFeatures, GrowingOuter, ragged_take
+from distdual.coordinator.growing import Growing, GrowingFeatures, GrowingOuter, keep_ragged
 from distdual.coordinator.space import Plain, Space, curvature, space_of
 from distdual.errors import InputError
 from distdual.kernel import bare_kernel
@@ -294,10 +294,7 @@ class ConstraintCache:
         self.rows.keep(which)
         for column in self._columns:
             column.keep(which)
-        at, indptr = ragged_take(self.key_indptr.view, which)
-        self.key_values.keep(at)
-        self.key_indptr.size = 0
-        self.key_indptr.extend(indptr)
+        keep_ragged(self.key_indptr, which, self.key_values)
         self.members = np.empty(0, dtype=np.int64)
         self._index(np.arange(len(which)))
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.shard import take_rows
+from distdual.kernel import bare_kernel
 from distdual.rows import CsrRows, DenseRows, Features, Ints, OuterRows, as_csr, as_dense
 
 AHEAD = 4  # times the room that is needed
@@ -48,10 +49,20 @@ class Growing:
 
     def keep(self, which: NDArray[Any]) -> None:
         """Drop all entries but these, given in ascending order."""
-        self.buffer[: len(which)] = self.buffer[which]
-        self.size = len(which)
+        if self.width:
+            close_up(self.buffer.reshape(-1), which * self.width, (which + 1) * self.width)
+        else:
+            self.buffer[: len(which)] = self.buffer[which]
+        self._shrink(len(which))
+
+    def keep_runs(self, begin: Ints, end: Ints) -> None:
+        """Drop all entries but begin … end − 1 of each of these runs, given in ascending order."""
+        self._shrink(close_up(self.buffer, begin, end))
+
+    def _shrink(self, size: int) -> None:
+        self.size = size
         if self.tight:
-            self._resize(self.size)
+            self._resize(size)
 
     def _move(self, room: int) -> None:
         """To a larger place. What is not filled yet takes no memory, and nobody writes zeros to it, as resize does."""
@@ -104,11 +115,7 @@ class GrowingFeatures:
         if self.dense:
             self.values.keep(which)
             return
-        at, new = ragged_take(self.indptr.view, which)
-        self.indices.keep(at)
-        self.values.keep(at)
-        self.indptr.size = 0
-        self.indptr.extend(new)
+        keep_ragged(self.indptr, which, self.indices, self.values)
 
 
 class GrowingOuter:
@@ -156,8 +163,26 @@ class GrowingOuter:
         self.at.extend(place)
 
 
-def ragged_take(indptr: Ints, which: Ints) -> tuple[Ints, Ints]:
-    """Positions of the values of the chosen entries, and the indptr of what is taken."""
-    lengths = np.diff(indptr)[which]
-    new = np.concatenate([[0], np.cumsum(lengths)])
-    return np.repeat(indptr[which] - new[:-1], lengths) + np.arange(new[-1]), new
+def keep_ragged(indptr: Growing, which: Ints, *columns: Growing) -> None:
+    """Drop all but these entries, whose values `indptr` divides."""
+    begin, end = indptr.view[which], indptr.view[which + 1]
+    for column in columns:
+        column.keep_runs(begin, end)
+    indptr.fill(np.concatenate([[0], np.cumsum(end - begin)]))
+
+
+@bare_kernel
+def close_up(values: NDArray[Any], begin: Ints, end: Ints) -> int:
+    """Moves these runs, given in ascending order, to the front, one after the other; returns where they end.
+
+    In place: a copy of all rows of a large cache takes longer than to compute on them, as its memory is new.
+    """
+    to = 0
+    for r in range(len(begin)):
+        if begin[r] == to:  # it is there already, as are all before it
+            to = end[r]
+        else:
+            for k in range(begin[r], end[r]):
+                values[to] = values[k]
+                to += 1
+    return to

@@ -39,6 +39,7 @@ class Flight:
     asked: dict[int, Scan] = field(default_factory=dict)  # started, by ticket
     losses: list[ShardLoss] = field(default_factory=list)
     held: list[tuple[Scan, ShardReport]] = field(default_factory=list)  # where only all of them make a constraint
+    between: bool = False  # begun because workers would idle while the ascent prepares a pass that certifies
     new: float = 0.0  # loss that constraints not yet cached add to P(w)
 
     @property
@@ -58,8 +59,8 @@ class AsyncTrainer(Trainer):
     goal: float = 0.1  # gap of the cached problem at which the ascent rests
     resting: bool = False
     settled: bool = False  # whether that gap was reached since the last pass, whatever came in afterwards
-    step_seconds: float = 0.0  # of a step of the ascent, as a running mean
-    scan_seconds: float = 0.0  # of a scan, likewise
+    turn_seconds: float = 0.0  # between two moments at which scans are started: the longest of late
+    scan_seconds: float = 0.0  # of a scan, as a running mean
     fresh: bool = True  # whether newer weights may be published
     effort: int = 0  # `updates` of the solver at which it rests, in any case
 
@@ -99,7 +100,7 @@ class AsyncTrainer(Trainer):
 
     def _feed(self) -> Stop | None:
         """Start scans until no slot will run dry; a Stop if there is nothing left to start."""
-        room = ahead(self.step_seconds, self.scan_seconds) * self.executor.slots - self.executor.pending
+        room = ahead(self.turn_seconds, self.scan_seconds) * self.executor.slots - self.executor.pending
         self.fresh = self._may_publish()
         stop = None
         for _ in range(room):
@@ -121,24 +122,26 @@ class AsyncTrainer(Trainer):
         step = self._next(self.begun, settled=self.settled)
         if isinstance(step, Stop):
             return step
-        return None if step.certify and not self._may_certify(step) else self._begin(step)
+        if not step.certify or self._may_certify(step):
+            return self._begin(step)
+        return self._begin(replace(step, certify=False), between=True) if step.overlap else None
 
     def _start(self) -> None:
         scans, self.to_start = self.to_start, []
         if scans:
             self.executor.start(scans)
 
-    def _begin(self, plan: Pass) -> Flight:
+    def _begin(self, plan: Pass, *, between: bool = False) -> Flight:
         if self.config.offender_cache and self.begun:
             self._use_recent(plan)
         self.begun += 1
-        flight = Flight(plan, self.grouping.grain, deque(), self._query(plan))
+        flight = Flight(plan, self.grouping.grain, deque(), self._query(plan), between=between)
         flight.left.extend(cut_pieces(plan, self.executor.slots, flight.grain))
         self.flights.append(flight)
         if plan.certify:
             flight.version = self._publish_newest(flight.w)
             self.settled = not self.climbs  # for another one
-        elif not plan.between.revisits:
+        elif not plan.between.revisits and not between:
             self.goal = plan.between.tolerance
         return flight
 
@@ -158,26 +161,31 @@ class AsyncTrainer(Trainer):
 
     def _may_certify(self, plan: Pass) -> bool:
         """A gap of the cached problem is one of the whole, which no scan can close; it should be small first."""
-        ready = self.settled if plan.overlap else self.resting
+        ready = self.settled or self.estimate <= self.config.gap if plan.overlap else self.resting
         return self.fresh and (ready or not self.begun)
 
     def _publish_newest(self, w: Floats) -> int:
         self._start()  # what is to be scanned at earlier weights, which would be forgotten
         self.moved = False
-        return self.publish(w)
+        version = self.publish(w)
+        self.fresh = self._may_publish()
+        return version
 
     def _turn(self) -> None:
-        """Take the reports that are there; where there are none, ascend; where that is done, wait."""
+        """Take the reports that are there, and ascend, however many there were; where that is done, wait for them."""
         begin = time.perf_counter()
         reports = self.executor.collect(WAIT if self.resting else 0.0)
-        self.totals.wait_seconds += time.perf_counter() - begin
+        waited = time.perf_counter()
+        self.totals.wait_seconds += waited - begin
         if reports:
             self._take(reports)
-        elif not self.resting:
+        if not self.resting:
             self._climb()
         if time.perf_counter() - self.since.seconds > LINE_EVERY:
             self._bound()
             self._record(sum(self.since.staleness), certify=False)
+        seconds = time.perf_counter() - waited
+        self.turn_seconds = max(seconds, self.turn_seconds + RECENT * (seconds - self.turn_seconds))
 
     def _take(self, reports: Sequence[ShardReport]) -> None:
         self.totals.rounds += 1
@@ -236,6 +244,14 @@ class AsyncTrainer(Trainer):
             self.shown = self._lift(losses, flight.w) if flight.held else flight.new
         if flight.held:
             self._absorb(flight.held, plan)
+        if not flight.between:
+            self._settle(flight, losses)
+        self._end_pass(losses, flight.w)
+        self._record(self.dataset.n_shards, certify=plan.certify)
+
+    def _settle(self, flight: Flight, losses: list[ShardLoss]) -> None:
+        """Bounds after a pass, and how far the ascent is to go before the next one that certifies."""
+        plan = flight.plan
         goal = plan.last.tolerance
         if plan.certify:
             self._certify(losses, flight.w, flight.version)
@@ -246,8 +262,6 @@ class AsyncTrainer(Trainer):
             self._rest_at(max(SLACK * self.config.gap, goal))
             self.settled = False
         self._bound()
-        self._end_pass(losses, flight.w)
-        self._record(self.dataset.n_shards, certify=plan.certify)
 
     def _rest_at(self, goal: float) -> None:
         """Ascend to this gap of the cached problem, but no longer than a pass of the oracle is worth."""
@@ -267,18 +281,16 @@ class AsyncTrainer(Trainer):
         if gap <= self.goal or not len(self.solver.cache) or self.solver.updates > self.effort:
             self.resting = self.settled = True
             self.solver.bound()
-        seconds = time.perf_counter() - begin
-        self.step_seconds += RECENT * (seconds - self.step_seconds)
-        self.totals.ascent_seconds += seconds
+        self.totals.ascent_seconds += time.perf_counter() - begin
 
     def _is_over(self) -> bool:
         """Whether what is under way need not be waited for."""
         return min(self._gap(), self._inexact_gap()) <= self.config.gap or self.solver.should_stop()
 
 
-def ahead(step_seconds: float, scan_seconds: float) -> int:
-    """Scans for each slot so that it does not run dry during a step of the ascent: the one that runs, and others."""
-    return 1 + min(MOST_AHEAD, max(1, math.ceil(step_seconds / scan_seconds))) if scan_seconds > 0 else 2
+def ahead(turn_seconds: float, scan_seconds: float) -> int:
+    """Scans for each slot so that it does not run dry while the coordinator is busy: the one that runs, and others."""
+    return 1 + min(MOST_AHEAD, max(1, math.ceil(turn_seconds / scan_seconds))) if scan_seconds > 0 else 2
 
 
 def whole_shards(losses: Iterable[ShardLoss]) -> list[ShardLoss]:
