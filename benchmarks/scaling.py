@@ -4,6 +4,7 @@ Starting the cluster is timed apart; so is the first run, in which workers load 
 """
 
 import contextlib
+import os
 import statistics
 import time
 from collections.abc import Iterator
@@ -14,15 +15,15 @@ import distdual
 from benchmarks.datasets.covtype import two_classes
 from benchmarks.datasets.ocr import ocr
 from benchmarks.table import Table
-from distdual.config import ClusterConfig, LocalCluster, SolverConfig
+from distdual.config import ClusterConfig, LocalCluster
 from distdual.data.location import Location
 from distdual.data.prepare import prepare_arrays
-from distdual.errors import InputError
 from distdual.workers.cluster import connect
 
-COLUMNS = ["data", "setting", "seconds", "fastest", "slowest", "first run", "passes", "oracle calls", "gap"]
+COLUMNS = ["data", "setting", "seconds", "fastest", "slowest", "first run", "passes", "oracle calls", "idle", "gap"]
 SHARDS = (8, 32, 128)
 OCR = ({"kind": "chain", "boundaries": False}, {"C": 0.1, "gap": 1e-2})
+ASYNC = {"mode": "async"}
 COVTYPE = ({"kind": "binary"}, {"C": 0.01, "gap": 1e-3})
 
 
@@ -32,7 +33,8 @@ def scaling(folder: Path, scratch: Path, repeat: int) -> list[Table]:
     letters = Location(str(scratch / "ocr" / "train"))
     x, y, _, _ = two_classes(folder)
     covers = {n: stored(x, y, Location(str(scratch / f"covtype-{n}")), n) for n in SHARDS}
-    rows, starts = [], []
+    rows = [measured(None, scratch, repeat, "OCR letters", "this process alone", letters, OCR, {})]
+    starts = []
     for workers in (1, 2):
         begin = time.perf_counter()
         with connect(ClusterConfig(local=LocalCluster(workers=workers))) as client:
@@ -43,29 +45,24 @@ def scaling(folder: Path, scratch: Path, repeat: int) -> list[Table]:
             ]
             if workers == 2:
                 plan += [("covtype", f"{n} shards", covers[n], COVTYPE, {}) for n in SHARDS if n != 32]
-                plan += asynchronous(letters, covers[32])
+                plan += [("OCR letters", "asynchronous", letters, OCR, ASYNC)]
+                plan += [("covtype", "asynchronous", covers[32], COVTYPE, ASYNC)]
             rows += [measured(client, scratch, repeat, *each) for each in plan]
             if workers == 2:
                 with s3_server() as server:
                     place = stored(x, y, Location(server.url(), server.storage_options), 32)
                     told = ("covtype", "32 shards on S3", place, COVTYPE, {})
                     rows.append(measured(client, scratch, repeat, *told))
-    note = f"Two workers unless said, medians of {repeat}. Starting a cluster, by workers: {', '.join(starts)}."
+    note = (
+        f"Two workers unless said, medians of {repeat}. Idle is the share of the workers' time without a scan. "
+        f"Starting a cluster, by workers: {', '.join(starts)}."
+    )
     return [Table("cluster", "Training on a local Dask cluster", COLUMNS, rows, note)]
 
 
 def stored(x: Any, y: Any, place: Location, n_shards: int) -> Location:
     prepare_arrays(x, y, place, "binary", shard_bytes=x.nbytes // n_shards + 4096)
     return place
-
-
-def asynchronous(letters: Location, covers: Location) -> list[tuple[str, str, Location, Any, dict[str, Any]]]:
-    try:
-        SolverConfig(mode="async")
-    except InputError:
-        return []
-    told = {"mode": "async"}
-    return [("OCR letters", "asynchronous", letters, OCR, told), ("covtype", "asynchronous", covers, COVTYPE, told)]
 
 
 def measured(
@@ -85,7 +82,9 @@ def measured(
         taken.append(time.perf_counter() - begin)
     first, *rest = (round(seconds, 3) for seconds in taken)
     middle = statistics.median(rest)
-    figures = [proven["passes"], proven["oracle_calls"], float(f"{proven['gap']:.2g}")]
+    slots = sum(client.nthreads().values()) if client else os.cpu_count() or 1
+    idle = round(proven["idle_seconds"] / slots / proven["seconds"], 2)
+    figures = [proven["passes"], proven["oracle_calls"], idle, float(f"{proven['gap']:.2g}")]
     return [name, setting, middle, min(rest), max(rest), first, *figures]
 
 

@@ -52,7 +52,8 @@ class AsyncTrainer(Trainer):
     """The state of one asynchronous run. `version` counts the weights that were published."""
 
     flights: list[Flight] = field(default_factory=list)
-    begun: int = 0  # passes
+    begun: int = 0  # passes …
+    filled: int = 0  # … and those of them for which nobody but idle workers asked
     tickets: int = 0
     to_start: list[Scan] = field(default_factory=list)
     moved: bool = True  # whether w has changed since it was published
@@ -124,7 +125,11 @@ class AsyncTrainer(Trainer):
             return step
         if not step.certify or self._may_certify(step):
             return self._begin(step)
-        return self._begin(replace(step, certify=False), between=True) if step.overlap else None
+        return self._begin(replace(step, certify=False), between=True) if self._may_fill(step) else None
+
+    def _may_fill(self, plan: Pass) -> bool:
+        """Whether workers scan on instead of waiting; half of the passes that the config allows are left for others."""
+        return plan.overlap and 2 * self.filled < self.config.max_passes
 
     def _start(self) -> None:
         scans, self.to_start = self.to_start, []
@@ -135,6 +140,7 @@ class AsyncTrainer(Trainer):
         if self.config.offender_cache and self.begun:
             self._use_recent(plan)
         self.begun += 1
+        self.filled += between
         flight = Flight(plan, self.grouping.grain, deque(), self._query(plan), between=between)
         flight.left.extend(cut_pieces(plan, self.executor.slots, flight.grain))
         self.flights.append(flight)
