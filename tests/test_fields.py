@@ -1,6 +1,8 @@
 """The meaning of a field is the string below it, and every key of a config has one."""
 
+import re
 from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +53,16 @@ def test_every_key_of_a_section_says_what_it_means(section):
 @pytest.mark.parametrize("cls", BUILT_IN, ids=lambda cls: cls.__name__)
 def test_every_key_of_a_problem_says_what_it_means(cls):
     assert all(each.meaning for each in own_fields(cls))
+
+
+def test_the_config_with_every_key_has_every_key():
+    text = (Path(__file__).parent.parent / "configs" / "binary.toml").read_text()
+    told: dict[str, set[str]] = {}
+    for line in text.splitlines():
+        if head := re.match(r"\[(\w+)\]", line):
+            section = told.setdefault(head[1], set())
+        elif key := re.match(r"(?:# )?(\w+) = ", line):
+            section.add(key[1])
+    sections = {each.name: {key.name for key in fields_of(each.type)} for each in fields(config.Config)}
+    sections["problem"] = {"kind", *(key.name for key in own_fields(BUILT_IN[0]))}
+    assert told == sections

@@ -3,6 +3,7 @@
 import copy
 import math
 import warnings
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -48,7 +49,7 @@ def rows_described(problem: Problem) -> dict[str, Any]:
     return {key: value for key, value in problem.describe().items() if key not in FREE_TO_CHANGE}
 
 
-class DualEstimator(BaseEstimator):
+class DualEstimator(BaseEstimator, ABC):
     """Parameters that all have:
 
     C : weight of the summed loss against 1/2 ||w||², as in liblinear
@@ -146,15 +147,15 @@ class DualEstimator(BaseEstimator):
 
     # --- what a subclass says
 
+    @abstractmethod
     def _block(self, X: Any, given: Given, *, first: bool, keep: bool) -> Block:
         """The arrays that `fit` was given; `first` if nothing came before, `keep` if they must not be views."""
-        raise NotImplementedError
 
-    def _problem_for(self, data: Data) -> Problem:
-        raise NotImplementedError
+    @abstractmethod
+    def _problem_for(self, data: Data) -> Problem: ...
 
-    def _set_weights(self, w: Floats, problem: Any) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _set_weights(self, w: Floats, problem: Any) -> None: ...
 
     # --- data
 
