@@ -5,6 +5,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,7 @@ def reached(cluster: ClusterConfig) -> Iterator[Any]:
 
     if cluster.scheduler is None:
         raise InputError("jobs live on a running cluster: give its address, --scheduler tcp://host:8786")
-    with reach(cluster) as client:
+    with reach(replace(cluster, patience=cluster.timeout)) as client:  # one started anew knows of no job
         logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # of a scheduler that ends, we tell
         try:
             yield client

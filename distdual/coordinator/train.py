@@ -38,7 +38,7 @@ ROUND_WORK = 10_000  # what a round costs whatever its size, in ascent updates o
 NOTHING: Any = np.empty(0, dtype=np.uint64)
 NO_NOTES: Mapping[int, tuple[Notes, ...]] = {}
 ENOUGH = 0.1  # share of what the last scan has lifted that recent offenders must lift to be worth a round
-STEP = 0.05  # of the way from the best w to the cached problem's optimum, where one slack is shared by all
+STEP = 0.1  # of the way from the best w to the cached problem's optimum, where one slack is shared by all
 LONE_PATIENCE = 8  # times longer that constraints may be idle where a pass adds but one
 MOST_RECENT = 10  # such rounds between two passes
 
