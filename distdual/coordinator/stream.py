@@ -27,7 +27,7 @@ LINE_EVERY = 0.5  # seconds between lines of the run log, where no pass ends
 WAIT = 0.25  # seconds for a report, before it is asked again whether to stop
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Flight:
     """A pass of which some scans are under way."""
 

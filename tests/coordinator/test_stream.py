@@ -1,6 +1,6 @@
 """Without rounds: the same bounds, whenever reports come and in whatever order."""
 
-from collections import Counter
+from collections import Counter, deque
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from distdual.certificate import CertificateError, ShardLoss, upper_bound
 from distdual.config import ClusterConfig, LocalCluster, SolverConfig
 from distdual.coordinator.schedule import Ascent, Pass, Piece, cut_pieces, cut_rounds
-from distdual.coordinator.stream import AsyncTrainer, ahead, whole_shards
+from distdual.coordinator.stream import AsyncTrainer, Flight, ahead, whole_shards
 from distdual.coordinator.train import Outcome, Round
 from distdual.data.store import open_dataset
 from distdual.workers.executor import InlineExecutor, open_executor
@@ -220,3 +220,12 @@ def test_pieces_of_different_weights_prove_nothing():
 
 def test_a_slot_gets_as_many_scans_as_last_while_the_coordinator_is_busy():
     assert [ahead(*each) for each in ((0.0, 1.0), (0.9, 1.0), (3.1, 1.0), (100.0, 1.0), (1.0, 0.0))] == [2, 2, 5, 9, 2]
+
+
+def test_passes_that_are_alike_are_told_apart():
+    """Their weights are arrays, which do not say whether they are equal."""
+    plan = Pass(False, (), Ascent(0.0, 1), Ascent(0.0, 1))
+    flights = [Flight(plan, 1, deque(), np.zeros(3)) for _ in range(2)]
+    last = flights[1]
+    flights.remove(last)
+    assert flights[0] is not last
