@@ -149,7 +149,9 @@ class DaskExecutor:
     def map_shards(self, function: Any, shards: Sequence[int], *parts: Sequence[Any]) -> Iterator[Any]:
         name, version = function.__name__.replace("_", "-"), self.held.newest
         arguments = list(zip(shards, *parts, strict=True))
-        some_at_a_time = shrinking_chunks(arguments, self.slots, max(self.bundle, reads_a_task(self.seconds)))
+        one_by_one = isinstance(self.source, MemoryDataset)  # a shard of ours travels with its task
+        most = 1 if one_by_one else max(self.bundle, reads_a_task(self.seconds))
+        some_at_a_time = shrinking_chunks(arguments, self.slots, most)
         tasks = [Task(name, version, function, [each[0] for each in some], some) for some in some_at_a_time]
         flight = Flight()
         self._begin(flight, tasks)

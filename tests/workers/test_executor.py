@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from distdual.config import ClusterConfig, LocalCluster
+from distdual.data.memory import in_memory
 from distdual.data.store import open_dataset
 from distdual.errors import InputError
 from distdual.problems.binary import Binary
@@ -330,6 +331,21 @@ class Recorder:
     def map(self, *args: Any, **options: Any) -> Any:
         self.submitted.append((args, options))
         return self.client.map(*args, **options)
+
+
+def labels_of(source, problem, w, shard):
+    return source.open().read(shard).shard.y.tolist()
+
+
+def test_many_shards_of_arrays_travel_one_by_one(client, monkeypatch):
+    made = examples(3, 400, 4)
+    monkeypatch.setattr("distdual.data.memory.SHARD_BYTES", 100)
+    arrays = in_memory(made.x, made.y)
+    executor = DaskExecutor(client, arrays, PROBLEM)
+    assert arrays.n_shards > 20 * executor.slots
+    executor.publish(0, W)
+    found = list(executor.map_shards(labels_of, range(arrays.n_shards)))
+    assert found == [shard.y.tolist() for shard in arrays.shards]
 
 
 def task_keys(run: str, dask_scheduler: Any) -> list[str]:
