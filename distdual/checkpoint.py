@@ -35,6 +35,7 @@ from distdual.coordinator.latent_state import LatentState, restore_latent
 from distdual.coordinator.state import State, pack, restore
 from distdual.coordinator.train import Trainer
 from distdual.data.location import Location, StorageError
+from distdual.data.saved import unzip
 from distdual.data.store import Dataset
 from distdual.errors import ClusterError, InputError, Suspended
 from distdual.model import CHECKPOINT, MANIFEST, begin_run, read_json, to_json
@@ -322,11 +323,6 @@ def zipped(arrays: dict[str, NDArray[Any]]) -> bytes:
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
     return buffer.getvalue()
-
-
-def unzip(content: bytes) -> dict[str, NDArray[Any]]:
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        return dict(arrays)
 
 
 def summary(trainer: Trainer) -> dict[str, Any]:

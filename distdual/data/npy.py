@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from distdual.data.arrays import Stream, assemble, csr_rows, cuts, dense_rows
 from distdual.data.location import Location
+from distdual.data.saved import ONE_AT_A_TIME
 from distdual.data.sequence import begins_at, check_bounds, whole_sequences
 from distdual.data.shard import Block
 from distdual.data.source import BLOCK_BYTES, damage_named, open_decompressed
@@ -145,7 +146,8 @@ def read_header(file: BinaryIO, name: str) -> Header:
     try:
         version = npy_format.read_magic(file)
         read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-        header = Header(*read(file))
+        with ONE_AT_A_TIME:
+            header = Header(*read(file))
     except (ValueError, TypeError) as error:
         raise InputError(f"{name} is not in NumPy's file format ({str(error).splitlines()[0]})") from None
     if header.dtype.hasobject or header.dtype.itemsize == 0:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from distdual.kernel import bare_kernel
 from distdual.rows import CsrRows, DenseRows, Features, Floats, Int32s, Ints, n_rows
 
 
@@ -121,8 +122,12 @@ def take_rows(x: Features, which: Any) -> Features:
     """The rows selected by a slice, an index array or a mask, as a copy unless a slice of dense rows."""
     if isinstance(x, DenseRows):
         return DenseRows(x.values[which])
-    at, indptr = take_runs(x.indptr, np.arange(n_rows(x))[which])
-    return CsrRows(indptr, x.indices[at], x.values[at])
+    chosen = np.arange(n_rows(x))[which]
+    indptr = np.concatenate([[0], np.cumsum(np.diff(x.indptr)[chosen])])
+    taken = CsrRows(indptr, *(np.empty(indptr[-1], dtype=part.dtype) for part in (x.indices, x.values)))
+    copy_runs(x.indptr, chosen, indptr, x.indices, taken.indices)
+    copy_runs(x.indptr, chosen, indptr, x.values, taken.values)
+    return taken
 
 
 def take_tokens(tokens: Ints, which: Any) -> tuple[Any, Ints]:
@@ -132,6 +137,15 @@ def take_tokens(tokens: Ints, which: Any) -> tuple[Any, Ints]:
         begin, end = chosen[0], chosen[-1] + 1
         return slice(int(tokens[begin]), int(tokens[end])), tokens[begin : end + 1] - tokens[begin]
     return take_runs(tokens, chosen)
+
+
+@bare_kernel
+def copy_runs(indptr: Ints, chosen: Ints, to: Ints, values: NDArray[Any], taken: NDArray[Any]) -> None:
+    """What the chosen runs hold, from to_k on for the k-th of them; fills `taken`."""
+    for k in range(len(chosen)):
+        begin = indptr[chosen[k]]
+        for j in range(to[k + 1] - to[k]):
+            taken[to[k] + j] = values[begin + j]
 
 
 def take_runs(indptr: Ints, chosen: Ints) -> tuple[Ints, Ints]:

@@ -13,6 +13,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distdual.data.saved import load
 from distdual.data.shard import Block, Runs, join_blocks, run_arrays
 from distdual.data.source import BLOCK_BYTES
 from distdual.errors import InputError
@@ -128,17 +129,12 @@ def read_blocks(file: IO[bytes]) -> Iterator[Block]:
     end = file.tell()
     file.seek(0)
     while file.tell() < end:
-        sparse, *has = np.load(file, allow_pickle=False)
+        sparse, *has = load(file)
         x: Features = CsrRows(load(file), load(file), load(file)) if sparse else DenseRows(load(file))
         y = load(file)
         cost, margin, tokens = (load(file) if there else None for there in has)
         runs = {name: Runs(load(file), load(file)) for name in load(file).tolist()}
         yield Block(x, y, cost, margin, tokens, runs or None)
-
-
-def load(file: IO[bytes]) -> NDArray[Any]:
-    array: NDArray[Any] = np.load(file, allow_pickle=False)
-    return array
 
 
 @contextlib.contextmanager

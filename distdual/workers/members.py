@@ -11,6 +11,7 @@ grow with the data, and `verify` builds the rows again from the data set. A file
 
 import io
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.location import Location
+from distdual.data.saved import unzip
 from distdual.errors import InputError
 from distdual.problems.base import Keys
 from distdual.workers.groups import Members
@@ -41,8 +43,7 @@ class Notes:
 
     def read(self) -> Members:
         try:
-            with np.load(io.BytesIO(self.folder.read(self.name)), allow_pickle=False) as arrays:
-                return unpack(arrays)
+            return unpack(unzip(self.folder.read(self.name)))
         except (ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile) as error:
             if isinstance(error, InputError):
                 raise
@@ -71,7 +72,7 @@ def pack(members: Members) -> bytes:
     return buffer.getvalue()
 
 
-def unpack(arrays: Any) -> Members:
+def unpack(arrays: Mapping[str, NDArray[Any]]) -> Members:
     """Members as they were packed; what does not fit together is a ValueError."""
     begin, end, bits, lengths, values = (arrays[name] for name in ("begin", "end", "bits", "lengths", "keys"))
     if not all(part.ndim == 1 and part.dtype.kind in "iu" for part in (begin, end, bits, lengths, values)):
