@@ -44,9 +44,18 @@ def connect(cluster: ClusterConfig) -> Iterator[Any]:
             memory_limit=local.memory,
             dashboard_address="127.0.0.1:0",  # any free port: two runs on one machine must not collide
             processes=True,
+            preload=[*also_preloaded(), "distdual.workers.giving_way"],
         )
     with own, Client(own, set_as_default=False) as client:
         yield client
+
+
+def also_preloaded() -> list[str]:
+    """What Dask's own configuration has workers load; naming more would replace it."""
+    import dask
+
+    told = dask.config.get("distributed.worker.preload", default=None) or []
+    return [told] if isinstance(told, str) else list(told)
 
 
 def _start_tracker_quietly() -> None:

@@ -41,7 +41,7 @@ from distdual.workers.tasks import (
     work_on_shards,
 )
 
-BROADCAST = 10.0  # seconds that a copy for every worker may take, and more …
+SENDING = 10.0  # seconds that sending a value to a worker may take, and more …
 SLOWEST = 1e6  # … for every so many bytes
 TRIES = 5  # times that a task may be lost, with a worker, with the last copy of its weights or with the scheduler
 SUSPECT = 3  # times, after which a task is run while no other suspect is: one of them may be what workers die of
@@ -98,7 +98,7 @@ class DaskExecutor:
         self.run = secrets.token_hex(4)  # two runs may share a cluster
         self.serial = itertools.count()
         self.held: Held[Scattered] = Held()
-        self.everywhere = True  # whether what is scattered goes to every worker at once
+        self.everywhere = True  # whether what is scattered may go to every worker at once
         self.shared: Scattered | None = None  # the problem, but for what differs from shard to shard
         self.scans = Flight()
         room = sum(worker["memory_limit"] or 0 for worker in self.cluster.workers.values())
@@ -324,10 +324,11 @@ class DaskExecutor:
         return Latent(part.values, part.first, part.indptr)
 
     def _scatter(self, what: Scattered) -> None:
-        """Send a value to every worker; one that dies meanwhile must be noticed by the scheduler first.
+        """Send a value to the workers; one that dies meanwhile must be noticed by the scheduler first.
 
-        Where that failed once, all is sent to one of them, from whom Dask gives it to those that need it: the scheduler
-        may go on trying to reach a dead worker, and makes no other copies meanwhile.
+        To all of them where none is at work: Dask runs tasks where there is a copy, and the others would wait for work
+        to be shared out. While they work, and where that failed once, to one, from whom Dask gives it to those that
+        need it: it takes less of our time, and the scheduler may go on trying to reach a dead worker.
         """
         begin = time.monotonic()
         while what.future is None:
@@ -344,8 +345,8 @@ class DaskExecutor:
 
     async def _send(self, key: str, value: Any) -> Any:
         """In time: the scheduler may wait without end for copies where a worker has died or come meanwhile."""
-        seconds = BROADCAST + getattr(value, "nbytes", 0) / SLOWEST
-        copies = self.client.scatter({key: value}, broadcast=self.everywhere, timeout=LOOK)
+        seconds = SENDING + getattr(value, "nbytes", 0) / SLOWEST
+        copies = self.client.scatter({key: value}, broadcast=self.everywhere and not self.pending, timeout=LOOK)
         return await asyncio.wait_for(copies, seconds)
 
     def _restore(self, what: Scattered) -> None:
