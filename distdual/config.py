@@ -98,7 +98,8 @@ class SolverConfig:
     """With schedule "reprocess:K": offer w̄, the average over process steps, as the model."""
 
     prune: str = "idle:3"
-    """Which constraints with α = 0 are dropped after a pass: "aggressive" all, "idle:N" those idle for N, "never".
+    """Which constraints with α = 0 are dropped after a pass: "aggressive" all, "idle:N" those idle for N once
+    they are a twentieth of all, "never".
 
     Where all examples share one slack, a pass adds but one constraint, and N counts eightfold.
     """

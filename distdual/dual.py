@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.location import Location
+from distdual.data.saved import load
 from distdual.errors import InputError
 from distdual.problems.base import Keys
 from distdual.rows import Floats, Ints
@@ -137,7 +138,7 @@ def npy(array: NDArray[Any]) -> bytes:
 
 def read_npy(location: Location, name: str, dtype: Any, dimensions: tuple[int, ...] = (1,)) -> NDArray[Any]:
     try:
-        array = np.lib.format.read_array(io.BytesIO(location.read(name)), allow_pickle=False)
+        array = load(io.BytesIO(location.read(name)))
     except (ValueError, EOFError) as error:
         if isinstance(error, InputError):
             raise
@@ -145,4 +146,4 @@ def read_npy(location: Location, name: str, dtype: Any, dimensions: tuple[int, .
     if array.dtype != dtype or array.ndim not in dimensions:
         shape = "flat" if dimensions == (1,) else "flat or square"
         raise InputError(f"{location}/{name}: a {shape} {np.dtype(dtype)} array is expected, found {array.dtype}")
-    return np.asarray(array)
+    return array

@@ -1,2 +1,3 @@
-"""What runs in one place: growing, cache, ascent (kernels), solver, ledger, condense, grouping,
-granularity and schedule (pure decisions), train (the loop), state (what a checkpoint keeps of it)."""
+"""What runs in one place: growing, cache, space, group, stride and ascent (kernels), solver, ledger, condense,
+grouping, granularity and schedule (pure decisions), train, stream, path and latent (the loops), state (what a
+checkpoint keeps of them)."""

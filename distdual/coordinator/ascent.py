@@ -13,12 +13,14 @@ import numpy as np
 
 from distdual.coordinator.group import Scratch, improve, improve_alone
 from distdual.coordinator.space import Space
-from distdual.kernel import bare_kernel, kernel
-from distdual.rows import Floats, Ints, Rows, add, dot
+from distdual.coordinator.stride import WIDEST, remember, stride
+from distdual.kernel import bare_kernel, fetch, inlined_kernel, kernel
+from distdual.rows import Floats, Ints, Rows, add, dot, fetch_row
 
 RUN = 16  # neighbours visited in a row, at the most
 FEW = 64  # runs are so many at the least, before they get longer than one
 CLIMB = 100  # sweeps over what is active before all is visited again: rounding can feign gains for ever
+SOON = 8  # visits ahead of which rows are asked for: a jump to another run takes memory as long as some visits
 QUARTERS = 4  # of a sweep, after each of which w goes into its average
 
 
@@ -50,6 +52,15 @@ def average(mean: Floats, w: Floats, done: int, n_turns: int) -> None:
             mean[j] += w[j] / QUARTERS
 
 
+@inlined_kernel
+def fetch_constraint(rows: Rows, margin: Floats, alpha: Floats, curve: Floats, k: int) -> None:
+    """Have the row and the numbers beside it brought near."""
+    fetch_row(rows, k)
+    fetch(margin, k)
+    fetch(alpha, k)
+    fetch(curve, k)
+
+
 @bare_kernel
 def sweep_single(
     space: Space,
@@ -74,6 +85,9 @@ def sweep_single(
     gain, loss, n_active = 0.0, 0.0, 0
     for turn in range(len(slots)):
         k = slots[turn]
+        if turn + SOON < len(slots):
+            fetch(capacity, slots[turn + SOON])
+            fetch_constraint(rows, margin, alpha, curve, slots[turn + SOON])
         gained, g, free = improve_alone(space, rows, margin, alpha, curve, capacity[k], k, w, v)
         gain += gained
         if g > 0.0 and capacity[k] < np.inf:
@@ -107,6 +121,11 @@ def sweep_shared(
     gain, loss, n_active = 0.0, 0.0, 0
     for turn in range(len(groups)):
         i = groups[turn]
+        if turn + SOON < len(groups):
+            later = groups[turn + SOON]
+            fetch(capacity, later)
+            for s in range(group_indptr[later], group_indptr[later + 1]):
+                fetch_constraint(rows, margin, alpha, curve, members[s])
         C, slots = capacity[i], members[group_indptr[i] : group_indptr[i + 1]]
         if len(slots) == 1:
             gained, worst, moved = improve_alone(space, rows, margin, alpha, curve, C, slots[0], w, v)
@@ -137,17 +156,31 @@ def climb_single(
     v: Floats,
     gain: float,
     work: int,
+    pace: int,
 ) -> tuple[float, int]:
-    """Sweeps over what is active while they gain more per visit than all so far; returns gain and work, summed up."""
-    left, no_mean = np.empty_like(active), np.empty(0)
-    for _ in range(CLIMB):
+    """Sweeps over what is active while they gain more per visit than all so far; returns gain and work, summed up.
+
+    After every `pace` of them a stride, unless that is 0.
+    """
+    own = np.arange(len(alpha) + 1 if pace else 0)
+    left, no_mean, begun, striding = np.empty_like(active), np.empty(0), active, False
+    before, w_before = np.empty(len(alpha) if pace else 0), np.empty(len(w) if pace else 0)
+    for turn in range(CLIMB):
         if not len(active):
             break
-        order = shuffle_runs(active, random)
+        if pace and turn % pace == 0:
+            striding = len(w) <= WIDEST * len(active)
+            if striding:
+                begun = active.copy()
+                remember(alpha, own, own, begun, before, w, w_before)
+        order, cost = shuffle_runs(active, random), len(active)
         gained, _, n = sweep_single(space, rows, margin, alpha, curve, capacity, order, w, v, left, no_mean)
+        if striding and turn % pace == pace - 1:
+            gained += stride(rows, margin, alpha, capacity, own, own, begun, before, w, w_before)
+            cost += len(begun)
         gain += gained
-        work += len(active)
-        if not (gained > 0.0 and gained * work > gain * len(active)):
+        work += cost
+        if not (gained > 0.0 and gained * work > gain * cost):
             break
         active, left = left[:n], order
     return gain, work
@@ -170,18 +203,28 @@ def climb_shared(
     v: Floats,
     gain: float,
     work: int,
+    pace: int,
 ) -> tuple[float, int]:
     """The same for groups that share a slack."""
-    left, no_mean = np.empty_like(active), np.empty(0)
     columns = (space, rows, margin, alpha, curve, capacity, members, group_indptr, scratch)
-    for _ in range(CLIMB):
+    left, no_mean, begun, striding = np.empty_like(active), np.empty(0), active, False
+    before, w_before = np.empty(len(alpha) if pace else 0), np.empty(len(w) if pace else 0)
+    for turn in range(CLIMB):
         if not len(active):
             break
-        order = shuffle_runs(active, random)
+        if pace and turn % pace == 0:
+            striding = len(w) <= WIDEST * len(active)
+            if striding:
+                begun = active.copy()
+                remember(alpha, members, group_indptr, begun, before, w, w_before)
+        order, cost = shuffle_runs(active, random), len(active)
         gained, _, n = sweep_shared(*columns, order, w, v, left, no_mean)
+        if striding and turn % pace == pace - 1:
+            gained += stride(rows, margin, alpha, capacity, members, group_indptr, begun, before, w, w_before)
+            cost += len(begun)
         gain += gained
-        work += len(active)
-        if not (gained > 0.0 and gained * work > gain * len(active)):
+        work += cost
+        if not (gained > 0.0 and gained * work > gain * cost):
             break
         active, left = left[:n], order
     return gain, work

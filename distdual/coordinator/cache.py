@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.coordinator.group import Scratch
-from distdual.coordinator.growing import Growing, GrowingFeatures, GrowingOuter, keep_ragged
+from distdual.coordinator.growing import ROOM, Growing, GrowingFeatures, GrowingOuter, Room, keep_ragged
 from distdual.coordinator.space import Plain, Space, curvature, space_of
 from distdual.errors import InputError
-from distdual.kernel import bare_kernel
+from distdual.kernel import bare_kernel, kernel
 from distdual.prior import Prior
 from distdual.problems.base import Constraints, Keys
 from distdual.rows import (
@@ -26,11 +26,12 @@ from distdual.rows import (
     OuterRows,
     Rows,
     add,
-    inner,
+    dot,
 )
 from distdual.workers.identity import Identities, are_new, identities
 
 NO_REFERENCE = np.iinfo(np.int64).max
+WORTHWHILE = 0.05  # share of all constraints that is worth moving the others for
 NO_REFERENCES: Ints = np.empty(0, dtype=np.int64)
 STORED = (
     "example",
@@ -68,18 +69,18 @@ class ConstraintCache:
     """The constraints met so far, their α, and the groups that share a slack.
 
     The group of a constraint is its example, or the first example of several that share a slack; negative numbers are
-    groups of their own that belong to no example. A tight cache takes no memory in advance.
+    groups of their own that belong to no example.
     """
 
-    def __init__(self, C: float, prior: Prior, *, tight: bool = False) -> None:
+    def __init__(self, C: float, prior: Prior, room: Room = ROOM) -> None:
         self.C = C
         self.prior = prior
-        self.tight = tight
+        self.room = room
         self.clear()
 
     def clear(self) -> None:
         def growing(dtype: Any, width: int = 0) -> Growing:
-            return Growing(dtype, width, tight=self.tight)
+            return Growing(dtype, width, room=self.room)
 
         self.rows: GrowingFeatures | GrowingOuter | None = None
         self.example = growing(np.int64)
@@ -170,10 +171,10 @@ class ConstraintCache:
         for name in STORED:
             getattr(self, name).fill(columns[name])
         if isinstance(rows, OuterRows):
-            self.rows = GrowingOuter(rows, tight=self.tight)
+            self.rows = GrowingOuter(rows, room=self.room)
             self.rows.fill(rows)
         elif rows is not None:
-            self.rows = GrowingFeatures(rows, tight=self.tight)
+            self.rows = GrowingFeatures(rows, room=self.room)
             self.rows.extend(rows)
         if len(self):
             self._index(np.arange(len(self)))
@@ -208,11 +209,12 @@ class ConstraintCache:
         if self.single:  # nobody has an older sibling
             self.gram_indptr.extend(np.zeros(len(slots), dtype=np.int64))
             return
-        place, start = self._places()
-        indptr = self.gram.size + np.cumsum(np.append(0, place[slots] - start[slots]))
-        self.gram_indptr.extend(indptr[1:])
-        values = np.empty(indptr[-1] - indptr[0])
-        fill_gram(self.rows.view, self.members, slots, place, start, values)
+        start = self.group_indptr[np.searchsorted(self.group_example, self.example.view[slots])]
+        older = np.empty(len(slots), dtype=np.int64)
+        count_older(self.members, slots, start, older)
+        self.gram_indptr.extend(self.gram.size + np.cumsum(older))
+        values = np.empty(older.sum())
+        fill_gram(self.rows.view, self.members, slots, start, older, np.zeros(self.n_weights), values)
         self.gram.extend(values)
 
     def _places(self) -> tuple[Ints, Ints]:
@@ -224,7 +226,11 @@ class ConstraintCache:
 
     def _append(self, new: Constraints, references: Ints) -> Ints:
         identity = identities(new.example, new.keys)
-        fresh = are_new(identity, self._near(new.example))
+        fresh = are_absent(
+            new.example, identity, self.group_example, self.group_indptr, self.members, self.identity.view
+        )
+        if not (np.diff(new.example) > 0).all():  # two may be the same
+            fresh &= are_new(identity, identity[:0])
         if not fresh.all():
             new, identity = new.take(np.flatnonzero(fresh)), identity[fresh]
             references = references[fresh] if len(references) else references
@@ -253,12 +259,12 @@ class ConstraintCache:
 
     def _extend_rows(self, new: Constraints) -> None:
         if isinstance(new.rows, OuterRows):
-            self.rows = self.rows or GrowingOuter(new.rows, tight=self.tight)
+            self.rows = self.rows or GrowingOuter(new.rows, room=self.room)
             assert isinstance(self.rows, GrowingOuter)
             self.rows.extend(new.rows, self._sibling(new.example))
             return
         if self.rows is None:
-            self.rows = GrowingFeatures(new.rows, tight=self.tight)
+            self.rows = GrowingFeatures(new.rows, room=self.room)
         assert isinstance(self.rows, GrowingFeatures)
         self.rows.extend(new.rows)
 
@@ -278,11 +284,16 @@ class ConstraintCache:
             self.insert(Constraints(-1 - at, np.full(n, np.inf), np.zeros(n), unit_rows(at, like), Keys.none(n)))
 
     def prune(self, idle: int) -> int:
-        """Drop constraints of examples whose α was 0 at the last `idle` calls and is now; returns how many."""
+        """Drop constraints of examples whose α was 0 at the last `idle` calls and is now; returns how many.
+
+        Where they are a few of many, they wait for more: what stays has to be moved together.
+        """
         count = self.idle.view
         count[:] = np.where(self.alpha.view > 0, 0, count + 1)
         stay = (count <= idle) | (self.example.view < 0)
         dropped = int((~stay).sum())
+        if idle and dropped < WORTHWHILE * len(stay):
+            return 0
         if dropped:
             self.keep(np.flatnonzero(stay))
         return dropped
@@ -318,19 +329,12 @@ class ConstraintCache:
         unpack(rows, dense)
         return self.prior.whiten(dense)
 
-    def _near(self, example: Ints) -> Identities:
-        return self.known(int(example.min()), int(example.max()) + 1) if len(example) else np.empty(0, dtype=np.uint64)
-
     def _index(self, slots: Ints) -> None:
         """Merge new slots into `members`, which stay sorted by example and, within one, by age."""
         example = self.example.view
         new = slots[np.argsort(example[slots], kind="stable")]
-        at = np.searchsorted(example[self.members], example[new], side="right")
-        self.members = np.insert(self.members, at, new)
-        by_group = example[self.members]
-        starts = np.flatnonzero(np.append(True, by_group[1:] != by_group[:-1])[: len(by_group)])
-        self.group_indptr = np.append(starts, len(by_group))
-        self.group_example = by_group[starts]
+        self.members = merge(example, self.members, new)
+        self.group_indptr, self.group_example = group_up(example, self.members)
 
 
 def rows_nbytes(rows: Rows) -> int:
@@ -350,6 +354,56 @@ def unit_rows(at: Ints, like: Rows) -> Rows:
     return DenseRows(dense)
 
 
+@kernel
+def merge(example: Ints, members: Ints, new: Ints) -> Ints:
+    """Both lists of slots, sorted by example each, as one; of one example the members come first."""
+    merged = np.empty(len(members) + len(new), dtype=np.int64)
+    m = n = 0
+    for at in range(len(merged)):
+        if n == len(new) or (m < len(members) and example[members[m]] <= example[new[n]]):
+            merged[at] = members[m]
+            m += 1
+        else:
+            merged[at] = new[n]
+            n += 1
+    return merged
+
+
+@kernel
+def are_absent(
+    example: Ints, ids: Identities, group_example: Ints, group_indptr: Ints, members: Ints, identity: Identities
+) -> Bools:
+    """True for each of `ids` that no member of its example's group has; fast where examples ascend."""
+    absent, n, group = np.ones(len(ids), dtype=np.bool_), len(group_example), 0
+    for t in range(len(ids)):
+        if group > 0 and group_example[group - 1] >= example[t]:
+            group = 0
+        step = 1
+        while group + step < n and group_example[group + step] < example[t]:
+            group += step
+            step *= 2
+        end = min(group + step, n)
+        while group < end:
+            middle = (group + end) // 2
+            group, end = (middle + 1, end) if group_example[middle] < example[t] else (group, middle)
+        if group < n and group_example[group] == example[t]:
+            for s in range(group_indptr[group], group_indptr[group + 1]):
+                absent[t] = absent[t] and identity[members[s]] != ids[t]
+    return absent
+
+
+@kernel
+def group_up(example: Ints, members: Ints) -> tuple[Ints, Ints]:
+    """Where the members of each example begin, with the end of all, and which example it is."""
+    indptr, groups, n = np.empty(len(members) + 1, dtype=np.int64), np.empty(len(members), dtype=np.int64), 0
+    for at in range(len(members)):
+        if at == 0 or example[members[at]] != example[members[at - 1]]:
+            indptr[n], groups[n] = at, example[members[at]]
+            n += 1
+    indptr[n] = len(members)
+    return indptr[: n + 1].copy(), groups[:n].copy()
+
+
 @bare_kernel
 def all_curvatures(space: Space, rows: Rows, out: Floats) -> None:
     """out_k = x_kᵀ Λ⁻¹ x_k; fills `out`."""
@@ -358,13 +412,29 @@ def all_curvatures(space: Space, rows: Rows, out: Floats) -> None:
 
 
 @bare_kernel
-def fill_gram(rows: Rows, members: Ints, slots: Ints, place: Ints, start: Ints, values: Floats) -> None:
-    """⟨x_k, x_j⟩ for each new slot k and the members j of its group that stand before it; fills `values`."""
+def count_older(members: Ints, slots: Ints, start: Ints, older: Ints) -> None:
+    """How many members stand before each of these slots in its group, which starts at `start`; fills `older`."""
+    for s in range(len(slots)):
+        older[s] = 0
+        while members[start[s] + older[s]] != slots[s]:
+            older[s] += 1
+
+
+@bare_kernel
+def fill_gram(rows: Rows, members: Ints, slots: Ints, start: Ints, older: Ints, spread: Floats, values: Floats) -> None:
+    """⟨x_k, x_j⟩ for each new slot k and the members j of its group that stand before it; fills `values`.
+
+    `spread` are zeros, one a weight, and are so again afterwards: x_k is spread out there, so that sparse rows need
+    not be compared value by value.
+    """
     at = 0
-    for k in slots:
-        for p in range(start[k], place[k]):
-            values[at] = inner(rows, k, members[p])
-            at += 1
+    for s in range(len(slots)):
+        if older[s]:
+            add(rows, slots[s], 1.0, spread)
+            for p in range(start[s], start[s] + older[s]):
+                values[at] = dot(rows, members[p], spread)
+                at += 1
+            add(rows, slots[s], -1.0, spread)
 
 
 @bare_kernel

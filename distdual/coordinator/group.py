@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distdual.coordinator.space import Plain, Space, cross, is_plain, move
-from distdual.kernel import bare_kernel, specialise
+from distdual.kernel import bare_kernel, inlined_kernel, specialise
 from distdual.rows import Floats, Ints, OuterRows, Rows, add, dot, is_outer, overlap
 
 LARGE = 16  # constraints of a group from which on single steps and trades take too long to add up to the optimum
@@ -86,7 +86,7 @@ def _improve(
     return by_gram if is_plain(space) and not is_outer(rows) else chosen
 
 
-@bare_kernel
+@inlined_kernel
 def improve_alone(
     space: Space,
     rows: Rows,
@@ -117,7 +117,7 @@ def improve_alone(
     return step * (g - 0.5 * step * curve[k]), g, True
 
 
-@bare_kernel
+@inlined_kernel
 def best_step(g: float, curve: float, least: float, most: float) -> float:
     """clip(g / curve, least, most). A zero row has no curvature: it goes to the bound that g points to."""
     if curve > 0.0:
@@ -127,7 +127,7 @@ def best_step(g: float, curve: float, least: float, most: float) -> float:
     return least if g < 0.0 else 0.0
 
 
-@bare_kernel
+@inlined_kernel
 def improve_outer(
     space: Plain,  # noqa: ARG001 - as the other ways
     rows: OuterRows,
@@ -172,7 +172,7 @@ def improve_outer(
     return gain, worst, moved
 
 
-@bare_kernel
+@inlined_kernel
 def improve_by_gram(
     space: Plain,
     rows: Rows,
@@ -209,7 +209,7 @@ def improve_by_gram(
     return gain, worst, moved
 
 
-@bare_kernel
+@inlined_kernel
 def solve(C: float, alpha: Floats, slots: Ints, g: Floats, products: Floats, delta: Floats) -> float:
     """Improve the α of a group by the steps that promise most, on gradients that follow each step by inner products.
 
@@ -377,7 +377,7 @@ def joining(g: Floats, price: float, m: int, face: Ints) -> int:
     return best
 
 
-@bare_kernel
+@inlined_kernel
 def shift_alpha(s: int, step: float, alpha: Floats, slots: Ints, delta: Floats, g: Floats, products: Floats) -> None:
     """α_s += step, and the gradients of the group follow."""
     old = alpha[slots[s]]
@@ -387,7 +387,7 @@ def shift_alpha(s: int, step: float, alpha: Floats, slots: Ints, delta: Floats, 
         g[r] -= step * products[s, r]
 
 
-@bare_kernel
+@inlined_kernel
 def may_improve(g: Floats, alpha: Floats, slots: Ints) -> bool:
     """Whether some α may grow or shrink, if there is room."""
     found = False
@@ -396,7 +396,7 @@ def may_improve(g: Floats, alpha: Floats, slots: Ints) -> bool:
     return found
 
 
-@bare_kernel
+@inlined_kernel
 def extremes(g: Floats, alpha: Floats, slots: Ints) -> tuple[int, int]:
     """The place of the largest gradient, and of the smallest among those with α > 0, or −1."""
     up, down = 0, -1

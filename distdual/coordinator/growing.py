@@ -1,26 +1,34 @@
 """How do arrays and rows grow in place, constraint by constraint?"""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.shard import take_rows
 from distdual.kernel import bare_kernel
-from distdual.rows import CsrRows, DenseRows, Features, Ints, OuterRows, as_csr, as_dense
+from distdual.rows import CsrRows, DenseRows, Features, Ints, OuterRows, as_csr, as_dense, n_rows
 
 AHEAD = 4  # times the room that is needed
+ASIDE = 2**30  # bytes, at the most, that are set aside because of what is expected
+
+
+class Room(NamedTuple):
+    """How much memory to take in advance. What is not filled yet is only set aside, so that nothing has to move."""
+
+    tight: bool = False  # none, at the price of growing more often
+    expected: int = 0  # entries; more may come
+
+
+ROOM = Room()
 
 
 class Growing:
-    """A NumPy array that grows in place at its end. A view of it dies with the next `extend`.
+    """A NumPy array that grows in place at its end. A view of it dies with the next `extend`."""
 
-    A tight one takes no more memory than it needs, at the price of growing more often.
-    """
-
-    def __init__(self, dtype: Any, width: int = 0, *, tight: bool = False) -> None:
+    def __init__(self, dtype: Any, width: int = 0, room: Room = ROOM) -> None:
         self.width = width
-        self.tight = tight
+        self.room = room
         self.size = 0
         self.buffer: NDArray[Any] = np.empty((0, width) if width else 0, dtype=dtype)
 
@@ -33,14 +41,23 @@ class Growing:
         return self.size * max(1, self.width) * self.buffer.itemsize
 
     def extend(self, part: NDArray[Any]) -> None:
-        need = self.size + len(part)
+        self._more(len(part))[:] = part
+
+    def extend_taken(self, values: NDArray[Any], which: Ints) -> None:
+        """Add values[which]."""
+        np.take(values, which, axis=0, out=self._more(len(which)), mode="clip")  # "raise" would take a copy first
+
+    def _more(self, n: int) -> NDArray[Any]:
+        """The place of n more entries, which the caller fills."""
+        need = self.size + n
         if need > len(self.buffer):
-            if self.tight:
+            if self.room.tight:
                 self._resize(need)
             else:
-                self._move(AHEAD * need)
-        self.buffer[self.size : need] = part
+                most = ASIDE // (self.buffer.itemsize * max(1, self.width))
+                self._move(max(AHEAD * need, min(self.room.expected, most)))
         self.size = need
+        return self.buffer[need - n : need]
 
     def fill(self, whole: NDArray[Any]) -> None:
         """Hold these entries and no others."""
@@ -61,7 +78,7 @@ class Growing:
 
     def _shrink(self, size: int) -> None:
         self.size = size
-        if self.tight:
+        if self.room.tight:
             self._resize(size)
 
     def _move(self, room: int) -> None:
@@ -77,15 +94,15 @@ class Growing:
 class GrowingFeatures:
     """Dense or CSR rows, growing in place."""
 
-    def __init__(self, like: Features, *, tight: bool = False) -> None:
+    def __init__(self, like: Features, room: Room = ROOM) -> None:
         self.dense = isinstance(like, DenseRows)
         if isinstance(like, DenseRows):
-            self.values = Growing(like.values.dtype, like.values.shape[1], tight=tight)
+            self.values = Growing(like.values.dtype, like.values.shape[1], room=room)
         else:
-            self.indptr = Growing(np.int64, tight=tight)
+            self.indptr = Growing(np.int64, room=room)
             self.indptr.extend(np.zeros(1, dtype=np.int64))
-            self.indices = Growing(like.indices.dtype, tight=tight)
-            self.values = Growing(like.values.dtype, tight=tight)
+            self.indices = Growing(like.indices.dtype, room=room)
+            self.values = Growing(like.values.dtype, room=room)
 
     def __len__(self) -> int:
         return self.values.size if self.dense else self.indptr.size - 1
@@ -107,9 +124,19 @@ class GrowingFeatures:
             return
         rows = as_csr(rows, self.indices.buffer.dtype)
         at = slice(rows.indptr[0], rows.indptr[-1])
+        mean = (at.stop - at.start) // max(1, n_rows(rows))
+        for column in (self.indices, self.values):
+            column.room = column.room._replace(expected=mean * self.indptr.room.expected)
         self.indptr.extend(rows.indptr[1:] - rows.indptr[0] + self.indptr.view[-1])
         self.indices.extend(rows.indices[at])
         self.values.extend(rows.values[at])
+
+    def extend_taken(self, rows: Features, which: Ints) -> None:
+        """Add these of the rows; dense ones are copied once, from where they are to where they stay."""
+        if self.dense and isinstance(rows, DenseRows):
+            self.values.extend_taken(rows.values, which)
+        else:
+            self.extend(take_rows(rows, which))
 
     def keep(self, which: Ints) -> None:
         if self.dense:
@@ -121,12 +148,12 @@ class GrowingFeatures:
 class GrowingOuter:
     """Outer rows, growing in place; the features of an example that is here already are not stored again."""
 
-    def __init__(self, like: OuterRows, *, tight: bool = False) -> None:
-        self.x = GrowingFeatures(like.x, tight=tight)
-        self.at = Growing(np.int64, tight=tight)
-        self.plus = Growing(np.int32, tight=tight)
-        self.minus = Growing(np.int32, tight=tight)
-        self.scale = Growing(np.float64, tight=tight)
+    def __init__(self, like: OuterRows, room: Room = ROOM) -> None:
+        self.x = GrowingFeatures(like.x, room=room)
+        self.at = Growing(np.int64, room=room)
+        self.plus = Growing(np.int32, room=room)
+        self.minus = Growing(np.int32, room=room)
+        self.scale = Growing(np.float64, room=room)
         self.width = like.width
 
     @property
@@ -142,7 +169,7 @@ class GrowingOuter:
         new = np.flatnonzero(stored < 0)
         place = np.where(stored < 0, 0, self.at.view[stored] if self.at.size else 0)
         place[new] = len(self.x) + np.arange(len(new))
-        self.x.extend(take_rows(rows.x, rows.at[new]))
+        self.x.extend_taken(rows.x, rows.at[new])
         self.at.extend(place)
         self.plus.extend(rows.plus)
         self.minus.extend(rows.minus)

@@ -215,7 +215,7 @@ def go_on(trainer: Trainer, now: Completed, new: Imputed, w: Floats, tolerance: 
     trainer.solver.move(stay, [each.constraints for each in moved], alpha)
     know(trainer, w, new.objective)
     if len(changed):  # what is cached can be solved before anything is scanned
-        trainer.solver.ascend(Ascent(tolerance, MANY, confirm=False))
+        trainer.solver.ascend(Ascent(tolerance, MANY))
         trainer.solver.bound()
     return relative_gap(new.objective, trainer.solver.lower)
 

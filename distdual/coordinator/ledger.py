@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from distdual.data.saved import load
 from distdual.rows import Floats, Ints
 
 PLACES = 32  # bits of a reference that say which row of its file it is
@@ -69,7 +70,7 @@ class Ledger:
         found, shares = [rows[rows >= 0]], [alpha[rows >= 0]]
         for first, offset in zip(reversed(self.batches), reversed(self.offsets), strict=True):
             self.file.seek(offset)
-            indptr, parts, weight = (np.load(self.file, allow_pickle=False) for _ in range(3))
+            indptr, parts, weight = (load(self.file) for _ in range(3))
             of_part = np.repeat(share[first : first + len(indptr) - 1], np.diff(indptr)) * weight
             mixed = (parts < 0) & (of_part > 0)
             np.add.at(share, -1 - parts[mixed], of_part[mixed])

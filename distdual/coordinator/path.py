@@ -38,7 +38,7 @@ def move(trainer: Trainer, C: float) -> None:
     trainer.solver.change_capacity(C)
     if len(trainer.solver.cache):
         scan = trainer.problem.oracle_work * trainer.dataset.n_examples + ROUND_WORK
-        plan = Ascent(SLACK * trainer.config.gap, MANY, patience=PATIENCE, confirm=False)
+        plan = Ascent(SLACK * trainer.config.gap, MANY, patience=PATIENCE)
         trainer.estimate = trainer.solver.ascend(plan, spent=scan)
         trainer.solver.bound()
     trainer.best_w = trainer.solver.candidate()

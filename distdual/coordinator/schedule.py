@@ -38,7 +38,7 @@ class Ascent:
     max_sweeps: int  # … or so many sweeps are done …
     slope: bool = False  # … or, if set, until a sweep gains less per unit of work than the round did, its scan included
     patience: float = np.inf  # … or until so many times the work of the round's scan is spent
-    confirm: bool = True  # whether an exact pass over the cache must show that gap, or UB′ will do
+    confirm: bool = True  # whether a pass over the cache must show that gap, or UB′, which may be too low, will do
     revisits: int = 0  # instead of sweeps: so many visits to random groups for every new constraint
     chunk: int = 0  # new constraints between such visits; 0 for all at once
 
@@ -133,14 +133,14 @@ def by_gap(progress: Progress, target: float) -> tuple[Ascent, Ascent]:
 def by_slope(progress: Progress, target: float) -> tuple[Ascent, Ascent]:
     """The rule of multi-plane Frank-Wolfe: ascend while that gains more per unit of work than the round did."""
     if progress.n_passes == 0:
-        return climbing(0.1, 3), climbing(max(SLACK * target, 0.03), 3)
+        return climbing(0.1, 3, confirm=False), climbing(max(SLACK * target, 0.03), 3)
     tolerance = max(SLACK * target, min(0.03, 0.2 * min(progress.estimate, progress.gap)))
-    return climbing(tolerance, 3), climbing(tolerance, MANY)
+    return climbing(tolerance, 3, confirm=False), climbing(tolerance, MANY)
 
 
-def climbing(tolerance: float, max_sweeps: int) -> Ascent:
-    """The scan that follows is the check, so UB′ will do."""
-    return Ascent(tolerance, max_sweeps, slope=True, confirm=False)
+def climbing(tolerance: float, max_sweeps: int, *, confirm: bool = True) -> Ascent:
+    """Until that gap, or while it climbs well."""
+    return Ascent(tolerance, max_sweeps, slope=True, confirm=confirm)
 
 
 def after_scan(plan: Ascent, unseen: float, target: float) -> Ascent:

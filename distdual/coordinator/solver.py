@@ -15,11 +15,14 @@ from distdual.coordinator.ascent import (
     sweep_single,
 )
 from distdual.coordinator.cache import ConstraintCache, View
+from distdual.coordinator.growing import ROOM, Room
 from distdual.coordinator.schedule import Ascent
+from distdual.coordinator.stride import PACE
 from distdual.prior import Prior
 from distdual.problems.base import Constraints
 from distdual.rows import Floats, Ints, product
 
+NEARLY = 4.0  # times a tolerance that UB′ may be when the gap is within it
 SWEEP_WORK = 1000  # what a sweep costs whatever its size, in updates
 NO_MEAN: Floats = np.empty(0)
 
@@ -33,9 +36,9 @@ class Sweep(NamedTuple):
 class Solver:
     """Owns the cache, α and w. α stays feasible and w = ∇R*(Σ α x) at all times; D(α) never falls."""
 
-    def __init__(self, C: float, seed: int, prior: Prior, *, tight: bool = False) -> None:
+    def __init__(self, C: float, seed: int, prior: Prior, room: Room = ROOM) -> None:
         self.prior = prior
-        self.cache = ConstraintCache(C, prior, tight=tight)
+        self.cache = ConstraintCache(C, prior, room)
         self.v: Floats = np.zeros(prior.n_weights)
         self.w: Floats = prior.weights(self.v)
         self.mean: Floats = np.empty(0)  # of w over the last sweep that visited all, where nothing came after it
@@ -74,8 +77,9 @@ class Solver:
 
         Every sweep over all groups is followed by sweeps over those that moved, while these gain more per update than
         all since the full sweep did. The next full sweep is the check on what was left out. The cached problem's gap
-        steers the work; it says nothing about constraints that are not cached. UB′ is confirmed by an exact pass where
-        the plan asks for that. `gained` and `spent` are the gain and the work of the round so far, in updates: what the
+        steers the work; it says nothing about constraints that are not cached. UB′ only tells when it is time to look,
+        unless the plan lets it decide: it takes each loss at another w, and may be below the optimum.
+        `gained` and `spent` are the gain and the work of the round so far, in updates: what the
         slope rule compares with.
         """
         gap, limit = np.inf, plan.patience * max(1.0, spent)
@@ -83,13 +87,10 @@ class Solver:
             self.mean = np.zeros(self.prior.n_weights)
             sweep = self._sweep(np.arange(self.cache.n_groups), self.mean)
             gap = relative_gap(sweep.estimate, self._dual())
-            if gap <= plan.tolerance:
-                if not plan.confirm:
-                    break
+            if gap <= NEARLY * plan.tolerance and plan.confirm:
                 gap = relative_gap(self.cache_upper(), self._dual())
-                if gap <= plan.tolerance:
-                    self.mean = NO_MEAN  # it is w that was confirmed
-                    break
+            if gap <= plan.tolerance:
+                break
             gain, work = self._sweep_active(sweep)
             gained, spent = gained + gain, spent + work
             slow = plan.slope and not gain * spent > gained * work
@@ -101,7 +102,8 @@ class Solver:
         """Sweeps over what moved in a full sweep, while they pay; returns gain and work, the full sweep included."""
         view, n = self._arrays(), self.cache.n_groups
         columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
-        rest: Any = (full.active, self.random, self.w, self.v, full.gain, n + SWEEP_WORK)
+        pace = PACE if self.prior.plain else 0
+        rest: Any = (full.active, self.random, self.w, self.v, full.gain, n + SWEEP_WORK, pace)
         if self.cache.single:
             gain, work = climb_single(*columns, view.most, *rest)
         else:
@@ -120,8 +122,11 @@ class Solver:
         return self.lower
 
     def cache_upper(self) -> float:
-        """P restricted to the cached constraints: steers the solver, bounds nothing else."""
-        w = self.prior.feasible(self.w)
+        """P restricted to the cached constraints, at the weights to scan with: steers the solver, no bound."""
+        return self.cached_objective(self.candidate())
+
+    def cached_objective(self, w: Floats) -> float:
+        w = self.prior.feasible(w)
         return self.prior.penalty(w) + self.cached_loss(w)
 
     def cached_loss(self, w: Floats) -> float:
@@ -197,7 +202,7 @@ class Solver:
         return np.flatnonzero(self.cache.alpha.view)
 
     def prune(self, idle: int) -> int:
-        """Drop constraints whose α was 0 at the last `idle` prunings and still is; returns how many."""
+        """Drop constraints whose α was 0 at the last `idle` prunings and still is, if that pays; returns how many."""
         dropped = self.cache.prune(idle)
         if dropped:
             self._view = None

@@ -82,7 +82,9 @@ def restore(trainer: Trainer, state: State, ledger: Iterable[bytes], *, more_dat
     trainer.begin = time.perf_counter() - values["seconds"]
     trainer.history = [Round(**line) for line in values["history"]]
     trainer.best_w = trainer.solver.candidate()
-    if not more_data:
+    if more_data:
+        trainer.solver.bound()  # a pass may have been under way, and is no more
+    else:
         trainer.best_w = state.weights["best_w"]
         trainer.underway = unpack_underway(values["underway"])
         for name in BOUNDS:

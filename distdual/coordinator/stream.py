@@ -282,7 +282,7 @@ class AsyncTrainer(Trainer):
 
     def _climb(self) -> None:
         begin = time.perf_counter()
-        gap = self.solver.ascend(Ascent(self.goal, 1, confirm=False))
+        gap = self.solver.ascend(Ascent(self.goal, 1))
         self.moved = True
         if gap <= self.goal or not len(self.solver.cache) or self.solver.updates > self.effort:
             self.resting = self.settled = True

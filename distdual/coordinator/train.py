@@ -17,6 +17,7 @@ from distdual.coordinator.ascent import violation
 from distdual.coordinator.cache import rows_nbytes
 from distdual.coordinator.granularity import Choice, choose
 from distdual.coordinator.grouping import Grouping
+from distdual.coordinator.growing import Room
 from distdual.coordinator.schedule import Ascent, Limits, Pass, Piece, Progress, Stop, after_scan, next_step
 from distdual.coordinator.solver import Solver, relative_gap
 from distdual.data.location import Location
@@ -164,8 +165,9 @@ class Trainer:
     def __post_init__(self) -> None:
         self.prior = self.prior or Prior(self.problem.n_weights)
         budget = self.config.cache_bytes
-        self.solver = Solver(self.config.C, self.config.seed, self.prior, tight=np.isfinite(budget))
         choice = choice_of(self.config, self.dataset, self.problem)
+        room = Room(bool(np.isfinite(budget)), self.dataset.n_examples if choice.grain == EXAMPLE else 0)
+        self.solver = Solver(self.config.C, self.config.seed, self.prior, room)
         self.grouping = Grouping(choice.grain, self.dataset.first, budget, self.notes)
         self.grouping.check_budget(self.solver.cache)
         self.grouping.tell(choice.why)
@@ -235,15 +237,17 @@ class Trainer:
             here.done += 1
             last = here.done == len(plan.rounds)
             ascent = plan.last if last else plan.between
-            if plan.certify:
+            done = plan.certify and self._gap() <= self.config.gap  # α may stay as it was at the last bound
+            if plan.certify and not done:
                 self.shown = self._lift(reports, w) if self.config.offender_cache else np.inf
                 new = sum(self._new_loss(report, w) for report in reports)
                 ascent = after_scan(ascent, self._share(new, losses, w), self.config.gap)
-            self._improve(reports, scans, ascent)
+            if not done:
+                self._improve(reports, scans, ascent)
             if plan.prune:
                 self.totals.pruned += self.solver.prune(0)
             stop = self.solver.should_stop()  # asked once: `lower` must be that of the α the run ends with
-            if last or stop:
+            if (last or stop) and not done:
                 self._bound()
             if last:
                 self._end_pass(losses, w)

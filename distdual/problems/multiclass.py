@@ -21,7 +21,7 @@ from distdual.problems.base import Constraints, Keys, Offenders, Problem
 from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, signed_rows
 from distdual.rows import DenseRows, Floats, Int32s, Ints, OuterRows, Singles
 
-BLOCK = 64  # examples whose scores are computed together
+BLOCK = 512  # examples whose scores are computed together
 
 
 @dataclass(frozen=True, kw_only=True)

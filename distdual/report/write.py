@@ -58,7 +58,8 @@ def find(run: str) -> Found:
 
 
 def check_same_run(lines: list[Line], certificate: dict[str, Any], names: str) -> None:
-    if certificate.get("lower") != lines[-1]["lower"]:
+    ends = lines if certificate.get("latent") else lines[-1:]  # the best of several restarts need not be the last
+    if certificate.get("lower") not in [line["lower"] for line in ends]:
         raise InputError(f"{names} are of different runs: the lower bounds they end with differ; name the log alone")
     bounds = (certificate.get(name) for name in ("upper", "gap"))
     proven = all(isinstance(bound, float | None) for bound in bounds) and isinstance(certificate.get("target"), float)

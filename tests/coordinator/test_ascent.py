@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from distdual.coordinator import ascent
 from distdual.coordinator import group as visits
+from distdual.coordinator import stride as strides
 from distdual.coordinator.cache import ConstraintCache, View
 from distdual.prior import Prior
 from tests import naive
@@ -20,7 +21,8 @@ from tests.build import compiling, constraints_of, python_kernels
 
 @contextmanager
 def in_python() -> Iterator[None]:
-    with python_kernels(ascent.__name__, visits.__name__), np.errstate(over="ignore"):  # random numbers wrap around
+    modules = (ascent.__name__, visits.__name__, strides.__name__)
+    with python_kernels(*modules), np.errstate(over="ignore"):  # random numbers wrap around
         yield
 
 
@@ -316,7 +318,7 @@ def climb(state: State, gain: float, *, shared: bool) -> None:
     """From a first sweep over 30 groups with this gain, of which one is still active."""
     view = state.view
     columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
-    rest = (np.array([0]), random_numbers(), state.w, state.v, gain, 30)
+    rest = (np.array([0]), random_numbers(), state.w, state.v, gain, 30, strides.PACE)
     with in_python():  # a compiled loop could not be interrupted
         if shared:
             ascent.climb_shared(*columns, view.capacity, view.members, view.group_indptr, view.scratch, *rest)
@@ -390,3 +392,57 @@ def test_the_violation_of_constraints_is_the_sum_written_out(sparse):
     expected = float(cost @ np.maximum(0.0, state.gradients))
     assert expected > 0
     assert ascent.violation(view.rows, view.margin, cost, state.w) == pytest.approx(expected, rel=1e-12)
+
+
+def stride_after(state: State, n_sweeps: int, groups: Any) -> tuple[float, Any, Any]:
+    """The gain of a stride after so many sweeps over these groups, α before it, and its direction."""
+    view, groups = state.view, np.asarray(groups, dtype=np.int64)
+    before, w_before = np.full(len(view.alpha), np.nan), np.empty_like(state.w)
+    strides.remember(view.alpha, view.members, view.group_indptr, groups, before, state.w, w_before)
+    for _ in range(n_sweeps):
+        sweep(state, groups)
+    reached = view.alpha.copy()
+    places = (view.capacity, view.members, view.group_indptr, groups, before, state.w, w_before)
+    gain = strides.stride(view.rows, view.margin, view.alpha, *places)
+    return gain, reached, np.nan_to_num(before)
+
+
+@formats
+@compiling
+@given(seed=seeds, sizes=some_groups, n_sweeps=st.integers(0, 4), some=st.booleans())
+def test_a_stride_is_feasible_and_ends_where_d_is_largest_on_its_way(sparse, seed, sizes, n_sweeps, some):
+    state = random_state(seed, sizes, sparse=sparse, fill=0.5)
+    groups = np.arange(len(sizes))[: 1 if some else None]
+    gain, reached, along = stride_after(state, n_sweeps, groups)
+    state.check()
+    others = ~np.isin(state.program.group, groups)
+    np.testing.assert_array_equal(state.view.alpha[others], reached[others])
+    assert not along[reached == 0.0].any()
+    before = naive.dual(state.program, reached)
+    assert state.dual - before == pytest.approx(gain, rel=1e-6, abs=10 * state.slip)
+    assert gain >= 0.0
+    on_its_way = [naive.dual(state.program, reached + share * along) for share in np.linspace(0.0, 1.0, 21)]
+    assert max(on_its_way) <= state.dual + 10 * state.slip
+
+
+def test_a_stride_goes_all_of_a_way_that_sweeps_go_a_little_of():
+    """Two rows that nearly are opposites: a sweep takes α a hundredth of the way to (C, C), a stride all of it."""
+    state = state_of([[1.0, 0.1], [-1.0, 0.1]], [0.04, 0.04], [0, 1], [0.0, 0.0], cost=[5.0, 5.0])
+    sweep(state)  # which finds the way
+    gain, reached, _ = stride_after(state, 2, [0, 1])
+    best = naive.optimum(state.program)
+    assert naive.dual(state.program, reached) < 0.5 * best.lower
+    assert gain > 0.0
+    assert state.dual > 0.9 * best.lower
+
+
+@pytest.mark.parametrize("toward", [0.0, 0.5, 1.0], ids=["a bit below C", "at C", "a bit above C"])
+def test_a_group_at_its_bound_strides_along_a_trade_whatever_the_last_bit_of(toward):
+    state = state_of([[1.0, 0.0], [0.0, 1.0]], [2.0, 1.0], [0, 0], [np.nextafter(0.5, toward), 0.5])
+    view, w_before = state.view, np.array([0.3, 0.7])
+    places = (view.capacity, view.members, view.group_indptr, np.array([0]), np.array([0.3, 0.7]), state.w, w_before)
+    before = state.dual
+    gain = strides.stride(view.rows, view.margin, view.alpha, *places)
+    state.check()
+    assert gain == pytest.approx(state.dual - before, abs=1e-12)
+    np.testing.assert_allclose(view.alpha, [1.0, 0.0], atol=1e-12)

@@ -1,12 +1,15 @@
 """The cache holds each constraint once, and finds the ones that share a slack."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distdual.coordinator.cache import ConstraintCache
-from distdual.coordinator.growing import Growing
+from distdual.coordinator import growing as growth
+from distdual.coordinator.cache import ConstraintCache, are_absent, group_up
+from distdual.coordinator.growing import Growing, Room
 from distdual.prior import Prior
 from distdual.problems.base import Keys
 from distdual.workers.identity import identities
@@ -193,14 +196,70 @@ def test_examples_may_come_in_any_order():
         assert_same(cache, wanted)
 
 
+ROOMS = {
+    "roomy": Room(),
+    "tight": Room(tight=True),
+    "for 7": Room(expected=7),
+    "for many": Room(expected=900),
+}
+
+
+@pytest.mark.parametrize("room", ROOMS.values(), ids=ROOMS)
 @pytest.mark.parametrize("width", [0, 4], ids=["flat", "with columns"])
-def test_an_array_that_grows_is_the_concatenation_of_its_parts(width):
+def test_an_array_that_grows_is_the_concatenation_of_its_parts(width, room, monkeypatch):
+    monkeypatch.setattr(growth, "ASIDE", 800)  # bytes
     rng = np.random.default_rng(0)
     parts = [rng.normal(size=(n, width) if width else n) for n in (0, 1, 5, 0, 40, 3)]
-    growing = Growing(np.float64, width)
-    for part in parts:
+    growing = Growing(np.float64, width, room)
+    for part in parts[:3]:
         growing.extend(part)
+    assert len(growing.buffer) <= max(6, 0 if room.tight else 100 // max(1, width), 0 if room.tight else 24)
+    for part in parts[3:]:
+        mixed = rng.permutation(len(part))
+        growing.extend_taken(part[mixed], np.argsort(mixed))
     np.testing.assert_array_equal(growing.view, np.concatenate(parts))
     which = np.array([0, 3, 4, 48])
     growing.keep(which)
     np.testing.assert_array_equal(growing.view, np.concatenate(parts)[which])
+
+
+def test_a_few_idle_constraints_of_many_wait_for_more():
+    cache = ConstraintCache(1.0, Prior(3))
+    cache.insert(batch_of([(i, 0) for i in range(100)]))
+    cache.alpha.view[4:] = 0.5
+    assert [cache.prune(1), cache.prune(1), len(cache)] == [0, 0, 100]
+    cache.alpha.view[:8] = 0.0
+    assert [cache.prune(1), cache.prune(1), len(cache)] == [0, 8, 92]
+
+
+numbers = st.lists(st.integers(0, 30), max_size=12)
+
+
+@pytest.mark.parametrize("run", [are_absent, are_absent.py_func], ids=["compiled", "python"])
+@compiling
+@given(held=numbers, asked=numbers)
+def test_what_is_asked_for_is_absent_unless_its_own_group_has_it(run, held, asked):
+    """Identities here are numbers modulo 3, so that other groups have the same ones."""
+    example, members = np.array(held, dtype=np.int64), np.argsort(held, kind="stable")
+    indptr, groups = group_up(example, members)
+    wanted = np.array(asked, dtype=np.int64)
+    identity, ids = (np.array([7 * n % 3 for n in of], dtype=np.uint64) for of in (held[::-1], asked))
+    found = run(wanted, ids, groups, indptr, members, identity)
+    assert found.tolist() == [
+        (e, i) not in set(zip(held, identity.tolist(), strict=True)) for e, i in zip(asked, ids.tolist(), strict=True)
+    ]
+
+
+@formats
+def test_inner_products_are_kept_for_each_constraint_of_a_group_and_those_before_it(sparse):
+    cache = ConstraintCache(1.0, Prior(WIDTH))
+    for names in ([(3, 0), (1, 0)], [(1, 1), (2, 0), (3, 1)], [(3, 2), (1, 2)]):
+        cache.insert(batch_of(names, sparse=sparse))
+    for left in (np.arange(7), np.array([0, 2, 4, 5, 6])):
+        cache.keep(left)
+        space, rows = cache.view().space, naive.dense(cache.view().rows, WIDTH).astype(np.float64)
+        for begin, end in itertools.pairwise(cache.group_indptr):
+            slots = cache.members[begin:end]
+            for s, k in enumerate(slots):
+                at = space.gram_indptr[k]
+                np.testing.assert_allclose(space.gram[at : at + s], rows[slots[:s]] @ rows[k], atol=1e-12)

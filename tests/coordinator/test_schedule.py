@@ -162,8 +162,8 @@ def test_the_cached_problem_is_not_solved_beyond_what_the_target_asks(schedule):
 
 def test_what_only_the_ascent_can_close_is_left_to_it_even_if_it_climbs_slowly():
     plan = climbing(0.01, 5)
-    assert after_scan(plan, 0.004, 1e-3) == Ascent(0.004, 5, patience=PATIENCE, confirm=False)
-    assert after_scan(plan, 0.0, 1e-3) == Ascent(5e-4, 5, patience=PATIENCE, confirm=False)
+    assert after_scan(plan, 0.004, 1e-3) == Ascent(0.004, 5, patience=PATIENCE)
+    assert after_scan(plan, 0.0, 1e-3) == Ascent(5e-4, 5, patience=PATIENCE)
 
 
 def test_where_a_scan_found_much_that_is_new_the_slope_decides():

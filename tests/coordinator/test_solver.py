@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distdual.coordinator import solver as solving
 from distdual.coordinator.schedule import Ascent
 from distdual.coordinator.solver import Solver, relative_gap
 from distdual.prior import Prior
@@ -108,7 +109,7 @@ def test_the_gap_it_returns_is_that_of_the_cached_problem():
     program = naive.program_of(given_constraints, WIDTH, 1.0)
     solver = solver_of(given_constraints)
     gap = solver.ascend(Ascent(tolerance=1e-3, max_sweeps=1000))
-    lower, upper = naive.dual(program, solver.cache.alpha.view), naive.primal(program, solver.w)
+    lower, upper = naive.dual(program, solver.cache.alpha.view), naive.primal(program, solver.candidate())
     assert gap <= 1e-3
     assert gap == pytest.approx((upper - lower) / upper, rel=1e-6)
     assert solver.cache_upper() == pytest.approx(upper)
@@ -161,3 +162,24 @@ def test_a_bound_that_is_no_number_is_no_gap_of_zero():
     assert np.isnan(relative_gap(np.nan, 1.0))
     assert np.isnan(relative_gap(1.0, np.nan))
     assert relative_gap(0.0, 0.0) == 0.0
+
+
+def test_an_ascent_does_not_end_because_ub_is_too_low(monkeypatch):
+    sweep = Solver._sweep
+    monkeypatch.setattr(Solver, "_sweep", lambda self, *given: sweep(self, *given)._replace(estimate=-1.0))
+    solver = solver_of(constraints(0, [1] * 40), C=3.0)
+    assert solver.ascend(Ascent(tolerance=1e-3, max_sweeps=1000)) <= 1e-3
+    assert relative_gap(solver.cached_objective(solver.candidate()), solver.bound()) <= 1e-3
+
+
+@pytest.mark.parametrize("sizes", [[1] * 40, [3] * 20, [2, 3]], ids=["slacks of their own", "shared", "two groups"])
+def test_an_ascent_ends_where_the_averaged_w_is_near_enough_whatever_ub_says(sizes, monkeypatch):
+    plan = Ascent(tolerance=1e-3, max_sweeps=1000)
+    spent = []
+    for nearly in (1.0, 1e6):
+        monkeypatch.setattr(solving, "NEARLY", nearly)
+        solver = solver_of(constraints(0, sizes), C=3.0)
+        assert solver.ascend(plan) <= 1e-3
+        spent.append(solver.updates)
+    assert spent[1] <= spent[0]
+    assert relative_gap(solver.cached_objective(solver.candidate()), solver.bound()) <= 1e-3

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distdual.checkpoint import ARRAYS, contents, unzip
+from distdual.checkpoint import ARRAYS, contents
 from distdual.config import SolverConfig
 from distdual.coordinator.state import State, pack, restore, with_infinity, without_infinity
 from distdual.coordinator.train import Outcome, Trainer
 from distdual.data.location import Location
 from distdual.data.memory import MemoryDataset
+from distdual.data.saved import unzip
 from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.prior import Prior
@@ -112,20 +112,34 @@ def test_a_restored_run_ends_as_if_nothing_had_happened(
         executor.close()
 
 
-def test_weights_that_are_not_those_of_alpha_are_refused(tmp_path: Path) -> None:
-    dataset = data(False, 2)
+def kept_while_training(dataset: MemoryDataset) -> tuple[list[State], Trainer]:
+    """The states of a run between its rounds, and another run of the same data that has not begun."""
     problem = Binary(n_features=D, classes=dataset.classes)
-    executor = InlineExecutor(dataset, problem)
     kept: list[State] = []
 
     def trainer(between: Any) -> Trainer:
         return Trainer(problem, dataset, executor, SolverConfig(), lambda _: None, between=between)
 
+    executor = InlineExecutor(dataset, problem)
     trainer(lambda run: kept.append(stored(pack(run), b"")[0])).run()
+    executor.close()
+    return kept, trainer(lambda _: None)
+
+
+def test_with_more_data_lower_is_that_of_alpha_even_if_a_pass_was_under_way() -> None:
+    kept, again = kept_while_training(data(False, 2, n=3000))  # a first pass of several rounds
+    assert kept[0].values["underway"]
+    restore(again, kept[0], [], more_data=True)
+    solver = again.solver
+    alpha, margin = solver.cache.alpha.view, solver.cache.margin.view
+    assert solver.lower == pytest.approx(alpha @ margin - 0.5 * solver.w @ solver.w, rel=1e-9)
+
+
+def test_weights_that_are_not_those_of_alpha_are_refused() -> None:
+    kept, again = kept_while_training(data(False, 2))
     kept[-1].weights["w"][1] += 1e-3
     with pytest.raises(InputError, match=r"w is not Σ α x: one weight is off by 0\.001"):
-        restore(trainer(lambda _: None), kept[-1], [])
-    executor.close()
+        restore(again, kept[-1], [])
 
 
 values = st.recursive(

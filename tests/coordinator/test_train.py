@@ -231,3 +231,25 @@ def test_the_cut_into_shards_does_not_change_the_optimum(tmp_path):
     bounds = [run(stored(tmp_path / f"{n}", made, n_shards=n), binary(), gap=1e-5).certificate for n in (1, 7, 100)]
     for certificate in bounds[1:]:
         assert certificate.upper == pytest.approx(bounds[0].upper, rel=2e-5)
+
+
+def test_nothing_follows_the_scan_that_closes_the_gap(tmp_path, monkeypatch):
+    improved, certified = [], []
+    improve, certify = Trainer._improve, Trainer._certify
+
+    def noting(log: list[Any], what: Any) -> Any:
+        def noted(self: Trainer, *given: Any) -> None:
+            what(self, *given)
+            log.append((self.totals.rounds, self._gap()))
+
+        return noted
+
+    monkeypatch.setattr(Trainer, "_improve", noting(improved, improve))
+    monkeypatch.setattr(Trainer, "_certify", noting(certified, certify))
+    made = examples(0, 60, D)
+    outcome = run(stored(tmp_path, made), binary(), C=1.0, gap=0.05)
+    last, gap = certified[-1]
+    assert gap == outcome.certificate.gap <= 0.05
+    assert last == outcome.totals.rounds
+    assert [n for n, _ in improved] == list(range(1, last)), "every round but the last"
+    check(outcome, written_out(binary(), made, 1.0))
