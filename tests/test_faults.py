@@ -247,6 +247,8 @@ def test_the_coordinator_killed_at_any_moment_goes_on_from_s3(
     for _ in range(rng.randint(1, 2)):
         (tmp_path / "log").unlink(missing_ok=True)
         kill_coordinator(config, tmp_path, rng)
+        if s3.files().exists(f"{folder}/model.json"):  # it was as good as over
+            break
         if s3.files().exists(f"{folder}/checkpoint/manifest.json"):
             lowers.append(json.loads(s3.files().cat(f"{folder}/checkpoint/manifest.json"))["summary"]["lower"])
     config["output"]["overwrite"] = True  # it may have been killed when the model was there, but not yet tidied up

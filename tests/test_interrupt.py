@@ -20,7 +20,7 @@ url = "data"
 kind = "binary"
 [solver]
 C = 100.0
-gap = 1e-13
+gap = 1e-300
 max_passes = 1000000
 [output]
 url = "model"
@@ -52,6 +52,7 @@ def test_ctrl_c_certifies_and_saves_what_there_is(cluster: str, tmp_path: Path) 
     assert process.returncode == 1, err
     assert "NOT certified" in out
     assert "interrupted" in out
+    assert err.count("Ctrl-C again") == 1, err
     assert "Traceback" not in err
     said = json.loads((tmp_path / "model" / "certificate.json").read_text())
     assert said["certified"] is False

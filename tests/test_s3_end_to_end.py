@@ -262,7 +262,7 @@ def test_a_model_that_cannot_be_saved_is_an_error(own_s3: S3Server, source: Path
     done(distdual("prepare", source, "data", "--problem", "binary", "--shard-bytes", 2000, cwd=tmp_path, env=env))
     text = CONFIG.format(data="data", model=model, data_storage="", model_storage="")
     (tmp_path / "run.toml").write_text(text)
-    slow = ["--set", "solver.gap=1e-15", "--set", "solver.max_passes=1000000", "--set", "solver.max_seconds=3"]
+    slow = ["--set", "solver.gap=1e-300", "--set", "solver.max_passes=1000000", "--set", "solver.max_seconds=3"]
     command = [str(PROGRAMS / "distdual"), "train", "run.toml", *slow, "--set", "output.retry_seconds=2"]
     with subprocess.Popen(
         command, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8"

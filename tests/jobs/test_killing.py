@@ -106,7 +106,7 @@ def test_a_worker_that_hangs_and_wakes_up_again_disturbs_nobody(
     env = environment(DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL="10s")
     with dask_cluster(tmp_path, workers=2, env=env) as address, Client(address, set_as_default=False) as client:
         client.wait_for_workers(2, timeout=60)
-        job = submit(config(data, model, solver={**ENDLESS, "C": LONG["C"]}, checkpoint_every=0.1), client)
+        job = submit(config(data, model, solver=ENDLESS, checkpoint_every=0.1), client)
         wait_until(lambda: checkpoint_of(model), "a checkpoint")
         process = pid_of(client, job)
         os.kill(process, signal.SIGSTOP)
@@ -119,7 +119,7 @@ def test_a_worker_that_hangs_and_wakes_up_again_disturbs_nobody(
         job.cancel()
         assert job.wait(60).state == "cancelled"
         assert checkpoint_of(model)["lower"] >= max(lower, record.progress["lower"])
-        again = submit(config(data, model, solver=LONG), client, resume=True)
+        again = submit(config(data, model, solver=HARD), client, resume=True)
         assert again.result(120)["certified"]
     assert distdual.verify(str(model)).certified
 
