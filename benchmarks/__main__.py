@@ -22,6 +22,7 @@ import argparse  # noqa: E402
 import sys  # noqa: E402
 import tempfile  # noqa: E402
 import time  # noqa: E402
+from collections.abc import Iterator  # noqa: E402
 from datetime import UTC, datetime  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
@@ -46,15 +47,16 @@ def main() -> None:
         arguments.error(f"--repeat must be at least 1, got {told.repeat}")
     if not told.folder.is_dir():
         arguments.error(f"{told.folder} is no folder")
-    record = measure(told.folder, told.suite or list(WHOLE), told.repeat)
     told.out.mkdir(parents=True, exist_ok=True)
-    publish.write(record, told.out / "record.json")
+    for record in measured(told.folder, told.suite or list(WHOLE), told.repeat):
+        publish.write(record, told.out / "record.json")
     (told.out / "tables.md").write_text(publish.pages(record))
     plots.draw(record, told.out)
     print(publish.pages(record))
 
 
-def measure(folder: Path, names: list[str], repeat: int) -> dict[str, Any]:
+def measured(folder: Path, names: list[str], repeat: int) -> Iterator[dict[str, Any]]:
+    """The record after each case and each measurement, so that a run that is cut off leaves what it has."""
     begin = time.perf_counter()
     suites = {name: SUITES[name] for name in names}
     known: dict[str, str] = {}
@@ -74,12 +76,17 @@ def measure(folder: Path, names: list[str], repeat: int) -> dict[str, Any]:
                 peers = probed(folder, made.kind, suite.peers, known)
                 found = race(made, folder, repeat, peers, suite.patience)
             races.append({**found, **stamp, "load": machine.load()})
+            yield record_of(begin, known, races, tables)
         for each in suite.measurements:
             tell(f"{name}: {each.__name__}")
             with tempfile.TemporaryDirectory(prefix="distdual-benchmark-") as scratch:
                 made_tables = each(folder, Path(scratch), repeat)
             tables += [{**table._asdict(), **stamp, "load": machine.load()} for table in made_tables]
-    return {"seconds": round(time.perf_counter() - begin), "peers": known, "races": races, "tables": tables}
+            yield record_of(begin, known, races, tables)
+
+
+def record_of(begin: float, peers: dict[str, str], races: list[Any], tables: list[Any]) -> dict[str, Any]:
+    return {"seconds": round(time.perf_counter() - begin), "peers": peers, "races": races, "tables": tables}
 
 
 def probed(folder: Path, kind: str, only: tuple[str, ...] | None, known: dict[str, str]) -> dict[str, str]:

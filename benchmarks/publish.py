@@ -38,7 +38,9 @@ def main() -> None:
 
 
 def write(record: dict[str, Any], path: Path) -> None:
-    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    new = path.with_suffix(".new")  # a run that is cut off leaves the last whole one
+    new.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    new.replace(path)
 
 
 def merged(record: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from benchmarks.solvers import PEERS, Peer, ours
 
 REFERENCE = 1e-2  # the reference run is to prove this share of the gap, so that L is as good as the optimum
 REFERENCE_SECONDS = 20.0
-LIMIT = 40.0  # seconds that a peer gets for all tries on a case
 PROBE_SECONDS = 120.0
 
 
@@ -36,7 +35,7 @@ def probe(folder: Path, peer: Peer, tiny: dict[str, str]) -> str:
 def race(case: Case, folder: Path, repeat: int, peers: Mapping[str, str], patience: float = 20.0) -> dict[str, Any]:
     """One case as the record keeps it; `peers` are those that take part, with what is wrong with them, if anything.
 
-    Repetitions of a slow peer may take `patience` seconds together.
+    A peer gets `patience` seconds for its tries, and as many for its repetitions.
     """
     objective = Objective(case)
     first = {gap: ours.solve(case, gap) for gap in case.gaps}
@@ -44,7 +43,7 @@ def race(case: Case, folder: Path, repeat: int, peers: Mapping[str, str], patien
     reference = ours.solve(case, REFERENCE * case.gap, max_seconds=REFERENCE_SECONDS)
     objective.judge(ours.solution(reference.outcome))
     found = {
-        name: Tries([], None, why) if why else tried(case, PEERS[name], objective, folder)
+        name: Tries([], None, why) if why else tried(case, PEERS[name], objective, folder, patience)
         for name, why in peers.items()
     }
     times = interleaved(case, found, repeat, patience)
@@ -64,9 +63,9 @@ def race(case: Case, folder: Path, repeat: int, peers: Mapping[str, str], patien
     }
 
 
-def tried(case: Case, peer: Peer, objective: Objective, folder: Path) -> Tries:
+def tried(case: Case, peer: Peer, objective: Objective, folder: Path, limit: float) -> Tries:
     try:
-        return tries(case, peer, objective, LIMIT, folder)
+        return tries(case, peer, objective, limit, folder)
     except Exception as error:  # a peer may fail in any way; that is a result
         return Tries(
             [], None, f"failed: {type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"

@@ -21,7 +21,7 @@ class Suite:
 
     measurements: tuple[Measurement, ...] = ()
     patience: float = 20.0
-    """Seconds that the repetitions of a slow peer may take together."""
+    """Seconds for a peer's tries, and as many for its repetitions: a slow one makes fewer of them."""
 
 
 SUITES = {
