@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dask.config
@@ -26,6 +27,7 @@ from distdual.workers.executor import DaskExecutor, InlineExecutor, open_executo
 from distdual.workers.scan import Scan, Source, load_and_scan
 from tests.build import CLASSES, examples, write
 from tests.problems.contract import assert_same_constraints
+from tests.processes import wait_until
 from tests.shell import run
 
 NOTHING = np.empty(0, dtype=np.uint64)
@@ -41,6 +43,18 @@ class SlowBinary(Binary):
     def offenders(self, w: Any, shard: Any) -> Any:
         time.sleep(0.2)
         return super().offenders(w, shard)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkingBinary(Binary):
+    """Leaves a file for every shard that it has scanned."""
+
+    folder: Path
+
+    def offenders(self, w: Any, shard: Any) -> Any:
+        found = super().offenders(w, shard)
+        (self.folder / str(shard.number)).touch()
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,22 +190,29 @@ class ExecutorContract:
             list(executor.reports(scans(dataset)))
         executor.close()
 
-    def test_scans_run_while_the_caller_does_something_else(self, dataset, keep):
-        executor = self.make(dataset, SLOW, keep=keep)
+    def test_scans_run_while_the_caller_does_something_else(self, dataset, keep, tmp_path):
+        marking = MarkingBinary(n_features=N_FEATURES, classes=CLASSES, folder=tmp_path)
+        executor = self.make(dataset, marking, keep=keep)
         executor.publish(0, W)
         executor.start(scans(dataset))
         assert executor.pending == dataset.n_shards
-        assert executor.collect(0) == []
-        time.sleep(dataset.n_shards * 0.2)  # two at a time: they have ended, but for the first one's overhead
-        begin = time.monotonic()
+        wait_until(lambda: len(list(tmp_path.iterdir())) == dataset.n_shards, "a scan of every shard")
         found = []
         while executor.pending:
-            found += executor.collect(5)
+            found += executor.collect(60)
             assert executor.pending == dataset.n_shards - len(found)
-        assert time.monotonic() - begin < 0.2 * dataset.n_shards / 2
         assert_same_reports(found, expected(dataset, W))
-        assert executor.collect(5) == []  # and does not wait
-        assert time.monotonic() - begin < 5
+        executor.close()
+
+    def test_collecting_waits_no_longer_than_told_and_not_at_all_for_nothing(self, dataset, keep):
+        executor = self.make(dataset, SLOW, keep=keep)
+        executor.publish(0, W)
+        executor.start(scans(dataset))
+        assert len(executor.collect(0)) < dataset.n_shards
+        collected(executor)
+        begin = time.monotonic()
+        assert executor.collect(60) == []
+        assert time.monotonic() - begin < 30
         executor.close()
 
     def test_scans_keep_the_weights_they_were_started_with(self, dataset, keep):
