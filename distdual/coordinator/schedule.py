@@ -16,6 +16,7 @@ NEAR = 0.05  # estimated gap below which a pass is scanned at one w, and so cert
 CERTIFY_EVERY = 4  # passes, at the least
 MOST_ROUNDS = 16  # of a later pass
 SLACK = 0.5  # of the target gap that the cached problem may keep
+CHEAP = 8.0  # sweeps that a pass of the oracle may cost, which others share, to be no dearer than a look at the cache
 PATIENCE = 20.0  # times the work of a scan that an ascent may take which no scan can replace
 LEAST_PIECE = 128  # examples that are worth a scan of their own
 PIECES = 4  # scans, at the least, that each slot gets of a pass at one w
@@ -39,6 +40,7 @@ class Ascent:
     slope: bool = False  # … or, if set, until a sweep gains less per unit of work than the round did, its scan included
     patience: float = np.inf  # … or until so many times the work of the round's scan is spent
     confirm: bool = True  # whether a pass over the cache must show that gap, or UB′, which may be too low, will do
+    trusting: bool = False  # … unless scans have shown how far off UB′ is
     revisits: int = 0  # instead of sweeps: so many visits to random groups for every new constraint
     chunk: int = 0  # new constraints between such visits; 0 for all at once
 
@@ -132,15 +134,16 @@ def by_gap(progress: Progress, target: float) -> tuple[Ascent, Ascent]:
 
 def by_slope(progress: Progress, target: float) -> tuple[Ascent, Ascent]:
     """The rule of multi-plane Frank-Wolfe: ascend while that gains more per unit of work than the round did."""
+    cheap = progress.oracle_sweeps <= CHEAP
     if progress.n_passes == 0:
-        return climbing(0.1, 3, confirm=False), climbing(max(SLACK * target, 0.03), 3)
+        return climbing(0.1, 3, confirm=False), climbing(max(SLACK * target, 0.03), 3, trusting=cheap)
     tolerance = max(SLACK * target, min(0.03, 0.2 * min(progress.estimate, progress.gap)))
-    return climbing(tolerance, 3, confirm=False), climbing(tolerance, MANY)
+    return climbing(tolerance, 3, confirm=False), climbing(tolerance, MANY, trusting=cheap)
 
 
-def climbing(tolerance: float, max_sweeps: int, *, confirm: bool = True) -> Ascent:
+def climbing(tolerance: float, max_sweeps: int, *, confirm: bool = True, trusting: bool = False) -> Ascent:
     """Until that gap, or while it climbs well."""
-    return Ascent(tolerance, max_sweeps, slope=True, confirm=confirm)
+    return Ascent(tolerance, max_sweeps, slope=True, confirm=confirm, trusting=trusting)
 
 
 def after_scan(plan: Ascent, unseen: float, target: float) -> Ascent:

@@ -41,6 +41,8 @@ class Solver:
         self.cache = ConstraintCache(C, prior, room)
         self.v: Floats = np.zeros(prior.n_weights)
         self.w: Floats = prior.weights(self.v)
+        self.claim = np.inf  # the gap of the cached problem by UB′, after the last sweep that visited all
+        self.trust = np.inf  # its true gap as a multiple of that one, as seen last; infinity: look
         self.mean: Floats = np.empty(0)  # of w over the last sweep that visited all, where nothing came after it
         self.average: Floats = np.zeros(prior.n_weights)  # Σ of w over process steps, see `reprocess`
         self.n_averaged = 0
@@ -78,17 +80,17 @@ class Solver:
         Every sweep over all groups is followed by sweeps over those that moved, while these gain more per update than
         all since the full sweep did. The next full sweep is the check on what was left out. The cached problem's gap
         steers the work; it says nothing about constraints that are not cached. UB′ only tells when it is time to look,
-        unless the plan lets it decide: it takes each loss at another w, and may be below the optimum.
-        `gained` and `spent` are the gain and the work of the round so far, in updates: what the
-        slope rule compares with.
+        unless the plan lets it decide: it takes each loss at another w, and may be below the optimum. Where a scan is
+        as cheap as a look, the scan is the look, and shows how far to trust UB′ next time. `gained` and `spent` are the
+        gain and the work of the round so far, in updates: what the slope rule compares with.
         """
         gap, limit = np.inf, plan.patience * max(1.0, spent)
         for _ in range(plan.max_sweeps if len(self.cache) else 0):
             self.mean = np.zeros(self.prior.n_weights)
             sweep = self._sweep(np.arange(self.cache.n_groups), self.mean)
-            gap = relative_gap(sweep.estimate, self._dual())
+            self.claim = gap = relative_gap(sweep.estimate, self._dual())
             if gap <= NEARLY * plan.tolerance and plan.confirm:
-                gap = relative_gap(self.cache_upper(), self._dual())
+                gap = self._looked_at(gap, trusting=plan.trusting)
             if gap <= plan.tolerance:
                 break
             gain, work = self._sweep_active(sweep)
@@ -97,6 +99,18 @@ class Solver:
             if slow or spent > limit or self.should_stop():
                 break
         return gap
+
+    def _looked_at(self, claim: float, *, trusting: bool) -> float:
+        """The cached problem's gap, by a pass over it, or as UB′ claims it where that could be trusted of late."""
+        if trusting and claim > 0.0 and self.trust < np.inf:
+            return self.trust * claim
+        gap = relative_gap(self.cache_upper(), self._dual())
+        self.learn(gap)
+        return gap
+
+    def learn(self, gap: float) -> None:
+        """What the cached problem's gap is at the weights to scan with; tells how far off UB′ is."""
+        self.trust = gap / self.claim if self.claim > 0.0 else np.inf
 
     def _sweep_active(self, full: Sweep) -> tuple[float, int]:
         """Sweeps over what moved in a full sweep, while they pay; returns gain and work, the full sweep included."""

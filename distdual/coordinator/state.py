@@ -26,6 +26,7 @@ Arrays = dict[str, NDArray[Any]]
 
 BOUNDS = ("best_upper", "best_version", "estimate", "shown", "best_estimate")
 WEIGHTS = ("v", "w", "mean", "average", "random")
+NUMBERS = ("n_averaged", "updates", "lower", "claim", "trust")
 ROUNDING = 1e-6  # of the largest weight: what steps since v was last rebuilt may have added up to
 
 
@@ -43,7 +44,7 @@ def pack(trainer: Trainer) -> State:
     cache, ledger = solver.cache, grouping.ledger
     values = {
         "referenced": cache.referenced,
-        "solver": {"n_averaged": solver.n_averaged, "updates": solver.updates, "lower": solver.lower},
+        "solver": {name: getattr(solver, name) for name in NUMBERS},
         "sample": solver.sample.bit_generator.state,
         "grouping": {"grain": grouping.grain, "number": grouping.number, "coalesced": grouping.coalesced},
         "events": grouping.events,

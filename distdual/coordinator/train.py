@@ -240,8 +240,7 @@ class Trainer:
             done = plan.certify and self._gap() <= self.config.gap  # α may stay as it was at the last bound
             if plan.certify and not done:
                 self.shown = self._lift(reports, w) if self.config.offender_cache else np.inf
-                new = sum(self._new_loss(report, w) for report in reports)
-                ascent = after_scan(ascent, self._share(new, losses, w), self.config.gap)
+                ascent = after_scan(ascent, self._learn(reports, losses, w), self.config.gap)
             if not done:
                 self._improve(reports, scans, ascent)
             if plan.prune:
@@ -273,6 +272,13 @@ class Trainer:
         """What constraints not yet cached add to P(w), at the most."""
         found = report.offenders
         return float(self.config.C * violation(found.rows, found.margin, found.cost, w))
+
+    def _learn(self, reports: list[ShardReport], losses: list[ShardLoss], w: Floats) -> float:
+        """What part of P(w) is not yet cached, at the most; the rest tells the solver how well it had done."""
+        new = sum(self._new_loss(report, w) for report in reports)
+        known = objective(w, losses, C=self.config.C, prior=self.solver.prior) - new
+        self.solver.learn(relative_gap(known, self.solver.lower))
+        return self._share(new, losses, w)
 
     def _share(self, loss: float, losses: list[ShardLoss], w: Floats) -> float:
         """What part of P(w) it is."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from distdual.config import check_choice
 from distdual.data.shard import Shard
 from distdual.errors import InputError
-from distdual.kernel import gather_kernel, kernel
+from distdual.kernel import bare_kernel, gather_kernel, kernel
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
 from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, signed_rows
 from distdual.rows import DenseRows, Floats, Int32s, Ints, OuterRows, Singles
@@ -144,20 +144,16 @@ def check_loss(loss: list[Any], n_classes: int) -> None:
         raise InputError("problem.loss must be finite and not negative, and 0 where the prediction is right")
 
 
-@kernel
+@bare_kernel
 def add_dense_scores(x: Singles, blocks: Floats, scores: Floats) -> None:
     """scores_ic += Σ_j x_ij w_cj, for four examples and two classes at a time, so that what is loaded is used often.
 
-    Examples are turned into float64 once. What is missing of the last four, or of the last two, is computed in vain.
+    What is missing of the last four, or of the last two, is computed in vain.
     """
     n, width = x.shape
     n_classes = scores.shape[1]
-    four = np.zeros((4, width))
     for i in range(0, n, 4):
-        for k in range(min(4, n - i)):
-            for j in range(width):
-                four[k, j] = x[i + k, j]
-        p, q, r, s = four[0], four[1], four[2], four[3]
+        p, q, r, s = x[i], x[min(i + 1, n - 1)], x[min(i + 2, n - 1)], x[min(i + 3, n - 1)]
         for c in range(0, n_classes, 2):
             left, right = blocks[c], blocks[min(c + 1, n_classes - 1)]
             pl, ql, rl, sl = 0.0, 0.0, 0.0, 0.0

@@ -183,3 +183,54 @@ def test_an_ascent_ends_where_the_averaged_w_is_near_enough_whatever_ub_says(siz
         spent.append(solver.updates)
     assert spent[1] <= spent[0]
     assert relative_gap(solver.cached_objective(solver.candidate()), solver.bound()) <= 1e-3
+
+
+TRUSTING = Ascent(tolerance=1e-3, max_sweeps=1000, trusting=True)
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """The gaps that passes over the cache have shown."""
+    found, look = [], Solver.cache_upper
+    monkeypatch.setattr(Solver, "cache_upper", lambda self: found.append(look(self)) or found[-1])
+    return found
+
+
+def true_gap(solver: Solver) -> float:
+    return relative_gap(solver.cached_objective(solver.candidate()), solver._dual())
+
+
+def test_an_ascent_looks_at_the_cache_until_a_scan_has_shown_how_far_off_ub_is(looks):
+    solver = solver_of(constraints(0, [1] * 40), C=3.0)
+    solver.ascend(TRUSTING)
+    assert looks
+    solver.learn(true_gap(solver))  # as a scan shows it
+    looks.clear()
+    solver.insert(constraints(1, [1] * 80))
+    assert solver.ascend(TRUSTING) <= 1e-3
+    assert not looks
+    assert solver.ascend(Ascent(tolerance=1e-4, max_sweeps=1000)) <= 1e-4
+    assert looks, "others look"
+
+
+def test_ub_that_was_seen_to_be_too_low_is_corrected_and_one_below_the_optimum_never_trusted(monkeypatch, looks):
+    sweep = Solver._sweep
+
+    def flattering(self, *given):
+        found, lower = sweep(self, *given), self._dual()
+        return found._replace(estimate=lower + 0.05 * (found.estimate - lower))
+
+    monkeypatch.setattr(Solver, "_sweep", flattering)
+    solver = solver_of(constraints(0, [1] * 40), C=3.0)
+    solver.trust = 1.0
+    solver.ascend(TRUSTING)
+    assert true_gap(solver) > 2e-3, "or the test would show nothing"
+    solver.learn(true_gap(solver))
+    solver.ascend(TRUSTING)
+    assert true_gap(solver) <= 2e-3
+    looks.clear()
+    monkeypatch.setattr(Solver, "_sweep", lambda self, *given: sweep(self, *given)._replace(estimate=-1.0))
+    solver.insert(constraints(1, [1] * 80))
+    solver.ascend(TRUSTING)
+    assert looks
+    assert true_gap(solver) <= 1e-3
