@@ -5,8 +5,9 @@
 DATA is a folder with the data sets. All solvers of a case get the same problem and the same data in memory (chains and
 trees: on disk, for distdual), two threads where they can use them, and are judged by one objective. distdual is timed
 to a certified gap; a peer gets the least effort whose P(w) is within the same gap of the best lower bound known, which
-is looked for first. Then all runs are interleaved and repeated; the record keeps median, fastest and slowest. A peer
-that is not installed, or fails, or is not there in time, is reported as such.
+is looked for first. Then all runs are interleaved, in an order by lot, and repeated, in a process that keeps the memory
+that is freed in it; the record keeps median, fastest and slowest. A peer that is not installed, or fails, or is not
+there in time, is reported as such.
 
 DIR gets record.json, tables.md and a plot of each case. `python -m benchmarks.publish DIR/record.json` puts the tables
 into README.md and docs/benchmarks.md. Without --suite, all but `headline` (the cases and peers that targets were set
@@ -48,6 +49,8 @@ def main() -> None:
     if not told.folder.is_dir():
         arguments.error(f"{told.folder} is no folder")
     told.out.mkdir(parents=True, exist_ok=True)
+    if not machine.keep_memory():
+        print("not glibc: freed memory goes back to the system, and times depend on who ran before", file=sys.stderr)
     for record in measured(told.folder, told.suite or list(WHOLE), told.repeat):
         publish.write(record, told.out / "record.json")
     (told.out / "tables.md").write_text(publish.pages(record))

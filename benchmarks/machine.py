@@ -1,5 +1,6 @@
 """What did a benchmark run on?"""
 
+import ctypes
 import importlib.metadata
 import os
 import platform
@@ -27,6 +28,21 @@ def machine() -> dict[str, Any]:
         "memory_gb": round(n_bytes / 2**30),
         "system": platform.system(),
     }
+
+
+def keep_memory() -> bool:
+    """Have this process keep what is freed in it, whoever frees it; False where the C library is not glibc.
+
+    A virtual machine may give freed memory back to its host, and be slow to get it again: here 3 ms a MB. Without this,
+    a solver is timed by how much the one before it has freed.
+    """
+    trim_threshold, top_pad, mmap_threshold = -1, -2, -3  # <malloc.h>
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:
+        return False
+    told = {trim_threshold: 2**31 - 1, mmap_threshold: 2**31 - 1, top_pad: 2**28}
+    return all(mallopt(name, value) for name, value in told.items())
 
 
 def load() -> float:

@@ -2,6 +2,7 @@
 
 import gc
 import importlib.metadata
+import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -73,7 +74,10 @@ def tried(case: Case, peer: Peer, objective: Objective, folder: Path, limit: flo
 
 
 def interleaved(case: Case, found: dict[str, Tries], repeat: int, patience: float) -> dict[str, list[float]]:
-    """Seconds of each solver, one after the other in every repetition; slow ones leave out the last of these."""
+    """Seconds of each solver, one after the other in every repetition; slow ones leave out the last of these.
+
+    The order is another each time: what one leaves behind in caches and memory is not always the same one's to meet.
+    """
     runs: dict[str, Callable[[], Any]] = {own_name(case, gap): partial(ours.solve, case, gap) for gap in case.gaps}
     often = dict.fromkeys(runs, repeat)
     for name, its in found.items():
@@ -84,9 +88,9 @@ def interleaved(case: Case, found: dict[str, Tries], repeat: int, patience: floa
             runs[name] = partial(PEERS[name].ready(case), its.best.effort)
     times: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(repeat):
-        for name, run in runs.items():
+        for name in random.Random(turn).sample(sorted(runs), len(runs)):
             if turn < often[name]:
-                times[name].append(seconds(run))
+                times[name].append(seconds(runs[name]))
     return times
 
 
