@@ -41,6 +41,7 @@ NO_NOTES: Mapping[int, tuple[Notes, ...]] = {}
 ENOUGH = 0.1  # share of what the last scan has lifted that recent offenders must lift to be worth a round
 STEP = 0.1  # of the way from the best w to the cached problem's optimum, where one slack is shared by all
 LONE_PATIENCE = 8  # times longer that constraints may be idle where a pass adds but one
+UNSURE = 0.25  # share of a gap up to which it may be due to what is not cached, to say that it is not
 MOST_RECENT = 10  # such rounds between two passes
 
 
@@ -276,9 +277,14 @@ class Trainer:
     def _learn(self, reports: list[ShardReport], losses: list[ShardLoss], w: Floats) -> float:
         """What part of P(w) is not yet cached, at the most; the rest tells the solver how well it had done."""
         new = sum(self._new_loss(report, w) for report in reports)
-        known = objective(w, losses, C=self.config.C, prior=self.solver.prior) - new
-        self.solver.learn(relative_gap(known, self.solver.lower))
-        return self._share(new, losses, w)
+        value, lower = objective(w, losses, C=self.config.C, prior=self.solver.prior), self.solver.lower
+        if self.solver.cache.single:
+            self.solver.learn(relative_gap(value - new, lower))
+        elif new < UNSURE * (value - lower):  # examples with older constraints had a part of that loss already
+            self.solver.learn(relative_gap(value, lower))
+        else:
+            self.solver.trust = np.inf
+        return new / value if value > 0 else 0.0
 
     def _share(self, loss: float, losses: list[ShardLoss], w: Floats) -> float:
         """What part of P(w) it is."""
