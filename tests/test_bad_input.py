@@ -336,6 +336,7 @@ def storage(options: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_does_not_answer_is_given_up_within_15_seconds(here: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"

@@ -33,6 +33,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "one slack": {"slack": "all"},
     "short of memory": {"slack": "example", "cache_bytes": 60_000},
 }
+ONCE_MORE = {"one slack", "short of memory"}  # kinds that the slow tests kill at any moment; others do so always
 
 
 def prepared(folder: Path, n: int = 2400) -> str:
@@ -85,7 +86,9 @@ def check_moments(tmp_path: Path, kind: str, seeds: list[int]) -> None:
         assert verify(str(model)).findings == ()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind in ONCE_MORE else []) for kind in KINDS]
+)
 def test_a_run_killed_at_any_moment_goes_on_and_ends_the_same_with(kind: str, tmp_path: Path) -> None:
     check_moments(tmp_path, kind, [1, 2, 3])
 

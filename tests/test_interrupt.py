@@ -28,7 +28,13 @@ log = "run.jsonl"
 """
 
 
-@pytest.mark.parametrize("cluster", ["", "[cluster]\nlocal = { workers = 1 }\n"], ids=["threads", "dask"])
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        pytest.param("", id="threads"),
+        pytest.param("[cluster]\nlocal = { workers = 1 }\n", id="dask", marks=pytest.mark.slow),
+    ],
+)
 def test_ctrl_c_certifies_and_saves_what_there_is(cluster: str, tmp_path: Path) -> None:
     made = examples(0, 3000, 20, flip=0.3)
     prepare_arrays(made.x, made.y, str(tmp_path / "data"), "binary", shard_bytes=1 << 15)

@@ -45,7 +45,7 @@ def prepared(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("loss", ["span", "zero-one"])
+@pytest.mark.parametrize("loss", ["span", pytest.param("zero-one", marks=pytest.mark.slow)])
 def test_prepare_train_verify_predict_on_the_command_line(folder, tmp_path, loss):
     data = ["--problem", "cfg", "--shard-bytes", 1500]
     assert run("prepare", folder / "train.mrg", "train", *data, cwd=tmp_path).code == 0
@@ -95,6 +95,7 @@ def test_a_run_agrees_with_an_independent_solver(tmp_path, loss):
     assert result.certificate["upper"] == pytest.approx(best, rel=3e-6)
 
 
+@pytest.mark.slow
 def test_a_run_on_processes_gives_the_same_bits(prepared, tmp_path):
     weights = []
     for name, cluster in (("inline", {}), ("dask", {"local": {"workers": 2, "threads": 1}})):

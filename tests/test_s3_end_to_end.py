@@ -181,7 +181,13 @@ class Forward(socketserver.BaseRequestHandler):
                 end.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.mark.parametrize("cluster", ["", "[cluster]\nlocal = { workers = 1 }"], ids=["threads", "dask"])
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        pytest.param("", id="threads"),
+        pytest.param("[cluster]\nlocal = { workers = 1 }", id="dask", marks=pytest.mark.slow),
+    ],
+)
 def test_a_server_that_dies_while_shards_are_read_ends_training(
     cluster: str, own_s3: S3Server, source: Path, tmp_path: Path
 ) -> None:

@@ -103,7 +103,7 @@ def test_a_full_prior_with_signs_goes_with_groups(slack, budget, tmp_path):
     rebuilt(tmp_path / "group", "binary")
 
 
-@pytest.mark.parametrize("share", [0.6, 0.2, 0.05])
+@pytest.mark.parametrize("share", [0.6, pytest.param(0.2, marks=pytest.mark.slow), 0.05])
 @pytest.mark.parametrize("slack", ["example", "block:7", "shard"])
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "chain"])
 def test_the_budget_holds_the_lower_bound_does_not_fall_and_training_goes_on(kind, slack, share, tmp_path):

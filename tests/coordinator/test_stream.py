@@ -65,7 +65,7 @@ def test_the_optimum_lies_between_the_bounds_for(case, tmp_path):
 
 
 @pytest.mark.parametrize("schedule", ["slope", "gap", "ratio:3", "reprocess:3", "mine", "batch"])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_late_reports_change_nothing_with_schedule(schedule, seed, tmp_path):
     made = examples(7, 700, D)
     dataset = stored(tmp_path / "set", made, n_shards=6)

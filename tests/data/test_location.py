@@ -383,6 +383,7 @@ class TestServerGone:
         assert data.read(1).shard.n_examples == 4
         assert open_once(place, data.fingerprint, data.n_shards).read(2).shard.n_examples == 4
 
+    @pytest.mark.slow
     def test_who_is_patient_waits_for_a_server_that_is_started_again(self, own_s3):
         place = Location(own_s3.url(), own_s3.storage_options, retry_seconds=120)
         data = prepared(place)
