@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.data.shard import Shard, take_rows
+from distdual.data.shard import Shard, copy_runs, take_rows
 from distdual.rows import Floats, Int32s, Ints, OuterRows, Rows
 
 
@@ -28,10 +28,10 @@ class Keys(NamedTuple):
         chosen = np.arange(len(self.indptr) - 1)[which]
         if not len(self.values):
             return Keys.none(len(chosen))
-        lengths = np.diff(self.indptr)[chosen]
-        indptr = np.concatenate([[0], np.cumsum(lengths)])
-        at = np.repeat(self.indptr[chosen] - indptr[:-1], lengths) + np.arange(indptr[-1])
-        return Keys(indptr, self.values[at])
+        indptr = np.concatenate([[0], np.cumsum(np.diff(self.indptr)[chosen])])
+        values = np.empty(indptr[-1], dtype=self.values.dtype)
+        copy_runs(self.indptr, chosen, indptr, self.values, values)
+        return Keys(indptr, values)
 
 
 def take_constraint_rows(rows: Rows, which: Any) -> Rows:

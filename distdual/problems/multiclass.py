@@ -21,7 +21,7 @@ from distdual.problems.base import Constraints, Keys, Offenders, Problem
 from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, signed_rows
 from distdual.rows import DenseRows, Floats, Int32s, Ints, OuterRows, Singles
 
-BLOCK = 512  # examples whose scores are computed together
+SCORES = 2**15  # that are computed together: what comes after finds them near
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +120,9 @@ class Multiclass(Problem):
         dense = isinstance(shard.x, DenseRows)
         by_feature = blocks if dense else np.ascontiguousarray(blocks[:, : self.n_features].T)
         start = float(np.float32(self.bias)) * blocks[:, -1] if self.bias else np.zeros(len(blocks))
-        for begin in range(0, shard.n_examples, BLOCK):
-            scores = np.empty((min(BLOCK, shard.n_examples - begin), len(blocks)))
+        at_once = max(4, SCORES // len(blocks))
+        for begin in range(0, shard.n_examples, at_once):
+            scores = np.empty((min(at_once, shard.n_examples - begin), len(blocks)))
             scores[:] = start
             if isinstance(shard.x, DenseRows):
                 add_dense_scores(shard.x.values[begin : begin + len(scores)], blocks, scores)
