@@ -84,7 +84,7 @@ def logs(job_id: str, follow: bool, scheduler: dict[str, Any], as_json: bool) ->
     Example:
       distdual logs 1f0c9a3e --follow --scheduler tcp://host:8786
     """
-    from distdual.coordinator.train import Round
+    from distdual.coordinator.record import Round
     from distdual.report.progress import plain
 
     with reached(ClusterConfig(**scheduler)) as client:

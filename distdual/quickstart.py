@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.config import ClusterConfig, Config, LocalCluster, load
-from distdual.coordinator.train import Round
+from distdual.coordinator.record import Round
 from distdual.data.prepare import prepare_arrays
 from distdual.errors import InputError
 from distdual.training import Result, train

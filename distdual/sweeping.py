@@ -14,8 +14,9 @@ import numpy as np
 from distdual.checkpoint import Checkpoint
 from distdual.config import ClusterConfig, Config, SolverConfig, from_table
 from distdual.coordinator.path import follow
+from distdual.coordinator.record import Round
 from distdual.coordinator.stream import MODES
-from distdual.coordinator.train import Outcome, Round, Trainer, choice_of
+from distdual.coordinator.train import Outcome, Trainer, choice_of
 from distdual.data.store import Dataset, open_dataset
 from distdual.errors import InputError
 from distdual.heldout import best_of, choose_score, held_out_scores, shared_names

@@ -14,8 +14,9 @@ from distdual.config import Config, from_table, index_range
 from distdual.coordinator.ascent import add_rows
 from distdual.coordinator.latent import LatentRun, check_possible
 from distdual.coordinator.latent_state import pack_latent
+from distdual.coordinator.record import Round
 from distdual.coordinator.stream import MODES
-from distdual.coordinator.train import Outcome, Round, Trainer, choice_of
+from distdual.coordinator.train import Outcome, Trainer, choice_of
 from distdual.data.location import Location
 from distdual.data.memory import MemoryDataset
 from distdual.data.store import Dataset, open_dataset

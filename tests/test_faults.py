@@ -21,7 +21,7 @@ import pytest
 
 from distdual import train, verify
 from distdual.config import ClusterConfig
-from distdual.coordinator.train import Round
+from distdual.coordinator.record import Round
 from distdual.data.location import Location
 from distdual.data.prepare import prepare_arrays
 from distdual.data.store import open_dataset

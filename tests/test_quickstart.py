@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from distdual.config import load
-from distdual.coordinator.train import Round
+from distdual.coordinator.record import Round
 from distdual.report.progress import ProgressDisplay
 from distdual.report.words import clock, short
 from tests.shell import PROGRAMS, assert_refused, distdual, environment

@@ -1,3 +1,3 @@
-"""What runs in one place: growing, cache, space, group, stride and ascent (kernels), solver, ledger, condense,
-grouping, granularity and schedule (pure decisions), train, stream, path and latent (the loops), state (what a
-checkpoint keeps of them)."""
+"""What runs in one place: growing, members, gram and cache, space, newton, group, stride and ascent (kernels), solver,
+ledger, condense, grouping, granularity and schedule (pure decisions), record, train, stream, path and latent (the
+loops), state (what a checkpoint keeps of them)."""

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from distdual.coordinator.group import Scratch, improve, improve_alone
+from distdual.coordinator.group import improve, improve_alone
+from distdual.coordinator.newton import Scratch
 from distdual.coordinator.space import Space
 from distdual.coordinator.stride import WIDEST, remember, stride
 from distdual.kernel import bare_kernel, fetch, inlined_kernel, kernel
@@ -44,12 +45,15 @@ def shuffle_runs(chosen: Ints, random: Any) -> Ints:
 
 
 @bare_kernel
-def average(mean: Floats, w: Floats, done: int, n_turns: int) -> None:
-    """Add w to `mean` after each quarter of a sweep, so that it becomes their average."""
+def average(mean: Floats, w: Floats, due: int, n_turns: int) -> int:
+    """Add w to `mean`, as after each quarter of a sweep, so that it becomes their average; returns when to do so next.
+
+    Whoever sweeps compares that with the turns done, which is cheaper than to divide them at every visit.
+    """
+    for j in range(len(mean)):
+        mean[j] += w[j] / QUARTERS
     quarter = n_turns // QUARTERS
-    if quarter and done % quarter == 0 and done <= QUARTERS * quarter:
-        for j in range(len(w)):
-            mean[j] += w[j] / QUARTERS
+    return due + quarter if due < QUARTERS * quarter else 0
 
 
 @inlined_kernel
@@ -82,7 +86,7 @@ def sweep_single(
     the gradient pointing outwards; a later pass over all slots is the check that they still do. Fills `mean`, unless
     it is empty, with the average of w over the pass.
     """
-    gain, loss, n_active = 0.0, 0.0, 0
+    gain, loss, n_active, due = 0.0, 0.0, 0, len(slots) // QUARTERS
     for turn in range(len(slots)):
         k = slots[turn]
         if turn + SOON < len(slots):
@@ -95,8 +99,8 @@ def sweep_single(
         if free:
             active[n_active] = k
             n_active += 1
-        if len(mean):
-            average(mean, w, turn + 1, len(slots))
+        if turn + 1 == due:
+            due = average(mean, w, due, len(slots))
     return gain, loss, n_active
 
 
@@ -118,7 +122,7 @@ def sweep_shared(
     mean: Floats,
 ) -> tuple[float, float, int]:
     """The same for groups of constraints that share a slack; `capacity` is per group."""
-    gain, loss, n_active = 0.0, 0.0, 0
+    gain, loss, n_active, due = 0.0, 0.0, 0, len(groups) // QUARTERS
     for turn in range(len(groups)):
         i = groups[turn]
         if turn + SOON < len(groups):
@@ -137,8 +141,8 @@ def sweep_shared(
         if moved:
             active[n_active] = i
             n_active += 1
-        if len(mean):
-            average(mean, w, turn + 1, len(groups))
+        if turn + 1 == due:
+            due = average(mean, w, due, len(groups))
     return gain, loss, n_active
 
 

@@ -10,15 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.coordinator.group import Scratch
+from distdual.coordinator.gram import count_older, fill_gram, keep_gram
 from distdual.coordinator.growing import ROOM, Growing, GrowingFeatures, GrowingOuter, Room, keep_ragged
+from distdual.coordinator.members import are_absent, group_up, merge
+from distdual.coordinator.newton import Scratch
 from distdual.coordinator.space import Plain, Space, curvature, space_of
 from distdual.errors import InputError
-from distdual.kernel import bare_kernel, kernel
+from distdual.kernel import bare_kernel
 from distdual.prior import Prior
 from distdual.problems.base import Constraints, Keys
 from distdual.rows import (
-    Bools,
     CsrRows,
     DenseRows,
     Floats,
@@ -26,7 +27,6 @@ from distdual.rows import (
     OuterRows,
     Rows,
     add,
-    dot,
 )
 from distdual.workers.identity import Identities, are_new, identities
 
@@ -354,102 +354,11 @@ def unit_rows(at: Ints, like: Rows) -> Rows:
     return DenseRows(dense)
 
 
-@kernel
-def merge(example: Ints, members: Ints, new: Ints) -> Ints:
-    """Both lists of slots, sorted by example each, as one; of one example the members come first."""
-    merged = np.empty(len(members) + len(new), dtype=np.int64)
-    m = n = 0
-    for at in range(len(merged)):
-        if n == len(new) or (m < len(members) and example[members[m]] <= example[new[n]]):
-            merged[at] = members[m]
-            m += 1
-        else:
-            merged[at] = new[n]
-            n += 1
-    return merged
-
-
-@kernel
-def are_absent(
-    example: Ints, ids: Identities, group_example: Ints, group_indptr: Ints, members: Ints, identity: Identities
-) -> Bools:
-    """True for each of `ids` that no member of its example's group has; fast where examples ascend."""
-    absent, n, group = np.ones(len(ids), dtype=np.bool_), len(group_example), 0
-    for t in range(len(ids)):
-        if group > 0 and group_example[group - 1] >= example[t]:
-            group = 0
-        step = 1
-        while group + step < n and group_example[group + step] < example[t]:
-            group += step
-            step *= 2
-        end = min(group + step, n)
-        while group < end:
-            middle = (group + end) // 2
-            group, end = (middle + 1, end) if group_example[middle] < example[t] else (group, middle)
-        if group < n and group_example[group] == example[t]:
-            for s in range(group_indptr[group], group_indptr[group + 1]):
-                absent[t] = absent[t] and identity[members[s]] != ids[t]
-    return absent
-
-
-@kernel
-def group_up(example: Ints, members: Ints) -> tuple[Ints, Ints]:
-    """Where the members of each example begin, with the end of all, and which example it is."""
-    indptr, groups, n = np.empty(len(members) + 1, dtype=np.int64), np.empty(len(members), dtype=np.int64), 0
-    for at in range(len(members)):
-        if at == 0 or example[members[at]] != example[members[at - 1]]:
-            indptr[n], groups[n] = at, example[members[at]]
-            n += 1
-    indptr[n] = len(members)
-    return indptr[: n + 1].copy(), groups[:n].copy()
-
-
 @bare_kernel
 def all_curvatures(space: Space, rows: Rows, out: Floats) -> None:
     """out_k = x_kᵀ Λ⁻¹ x_k; fills `out`."""
     for k in range(len(out)):
         out[k] = curvature(space, rows, k)
-
-
-@bare_kernel
-def count_older(members: Ints, slots: Ints, start: Ints, older: Ints) -> None:
-    """How many members stand before each of these slots in its group, which starts at `start`; fills `older`."""
-    for s in range(len(slots)):
-        older[s] = 0
-        while members[start[s] + older[s]] != slots[s]:
-            older[s] += 1
-
-
-@bare_kernel
-def fill_gram(rows: Rows, members: Ints, slots: Ints, start: Ints, older: Ints, spread: Floats, values: Floats) -> None:
-    """⟨x_k, x_j⟩ for each new slot k and the members j of its group that stand before it; fills `values`.
-
-    `spread` are zeros, one a weight, and are so again afterwards: x_k is spread out there, so that sparse rows need
-    not be compared value by value.
-    """
-    at = 0
-    for s in range(len(slots)):
-        if older[s]:
-            add(rows, slots[s], 1.0, spread)
-            for p in range(start[s], start[s] + older[s]):
-                values[at] = dot(rows, members[p], spread)
-                at += 1
-            add(rows, slots[s], -1.0, spread)
-
-
-@bare_kernel
-def keep_gram(
-    members: Ints, which: Ints, place: Ints, start: Ints, stays: Bools, old: Ints, gram: Floats, indptr: Ints
-) -> None:
-    """Moves the inner products between constraints that stay to the front of `gram`; fills `indptr`."""
-    at = 0
-    for s in range(len(which)):
-        k = which[s]
-        for p in range(start[k], place[k]):
-            if stays[members[p]]:
-                gram[at] = gram[old[k] + p - start[k]]
-                at += 1
-        indptr[s + 1] = at
 
 
 @bare_kernel

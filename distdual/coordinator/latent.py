@@ -18,9 +18,10 @@ import numpy as np
 
 from distdual.certificate import Certificate
 from distdual.coordinator.imputing import Imputed, first_values, impute, judge
+from distdual.coordinator.record import Totals
 from distdual.coordinator.schedule import MANY, SLACK, Ascent
 from distdual.coordinator.solver import relative_gap
-from distdual.coordinator.train import Outcome, Totals, Trainer
+from distdual.coordinator.train import Outcome, Trainer
 from distdual.errors import InputError
 from distdual.problems.completed import Completed, LatentProblem, Start
 from distdual.rows import Floats

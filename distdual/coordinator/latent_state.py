@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from distdual.coordinator.latent import Ended, LatentRun, Turn
+from distdual.coordinator.record import Totals
 from distdual.coordinator.state import Arrays, State, pack, restore, with_infinity, without_infinity
-from distdual.coordinator.train import Totals
 from distdual.problems.completed import Completed, LatentProblem
 
 PLAIN = ("restart", "begun_at", "gap", "tight", "calls", "updates", "reached")

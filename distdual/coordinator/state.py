@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from distdual.certificate import ShardLoss
 from distdual.coordinator.ascent import add_rows
 from distdual.coordinator.grouping import Grouping
+from distdual.coordinator.record import Round, Totals
 from distdual.coordinator.schedule import Ascent, Pass, Piece
 from distdual.coordinator.solver import Solver
-from distdual.coordinator.train import Round, Totals, Trainer, Underway
+from distdual.coordinator.train import Trainer, Underway
 from distdual.errors import InputError
 from distdual.rows import CsrRows, DenseRows, Features, OuterRows, Rows
 

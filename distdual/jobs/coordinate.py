@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from distdual.config import Config
-from distdual.coordinator.train import Round
+from distdual.coordinator.record import Round
 from distdual.data.location import Location, without_secrets
 from distdual.errors import ClusterError, InputError, Superseded, Suspended
 from distdual.jobs.record import LOG, Record, forget_asking, is_asked_to_end, read, save

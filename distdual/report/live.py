@@ -17,7 +17,7 @@ from socketserver import TCPServer
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from distdual.coordinator.train import Round
+from distdual.coordinator.record import Round
 from distdual.errors import InputError
 from distdual.report.history import Line, condensed
 from distdual.report.page import Run, content, page, title

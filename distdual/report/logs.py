@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from distdual.config import OutputConfig
-from distdual.coordinator.train import Round
+from distdual.coordinator.record import Round
 from distdual.report.runlog import About, Log, RunLog
 from distdual.report.tracking import MlflowLog, TensorBoardLog
 

@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from distdual.coordinator.train import Round
+from distdual.coordinator.record import Round
 from distdual.report.forecast import left_words, recent_rate, recent_workers, time_left
 from distdual.report.words import clock, short
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Protocol
 
-from distdual.coordinator.train import Round
+from distdual.coordinator.record import Round
 from distdual.errors import InputError
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from distdual.coordinator.train import Round
+from distdual.coordinator.record import Round
 from distdual.errors import InputError, Suspended
 from distdual.report.runlog import About, as_line
 

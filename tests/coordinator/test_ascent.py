@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distdual.coordinator import ascent
+from distdual.coordinator import ascent, newton
 from distdual.coordinator import group as visits
 from distdual.coordinator import stride as strides
 from distdual.coordinator.cache import ConstraintCache, View
@@ -21,7 +21,7 @@ from tests.build import compiling, constraints_of, python_kernels
 
 @contextmanager
 def in_python() -> Iterator[None]:
-    modules = (ascent.__name__, visits.__name__, strides.__name__)
+    modules = (each.__name__ for each in (ascent, visits, newton, strides))
     with python_kernels(*modules), np.errstate(over="ignore"):  # random numbers wrap around
         yield
 
@@ -276,7 +276,7 @@ def test_a_group_alone_reaches_the_optimum_of_its_own(sparse, seed, size):
 
 @formats
 @compiling
-@given(seed=seeds, size=st.integers(visits.LARGE, 40), width=st.integers(1, 30), fill=st.sampled_from([0.0, 0.5]))
+@given(seed=seeds, size=st.integers(newton.LARGE, 40), width=st.integers(1, 30), fill=st.sampled_from([0.0, 0.5]))
 def test_one_visit_finds_the_best_for_a_large_group(sparse, seed, size, width, fill):
     """Rows may depend on each other, as there may be more of them than weights, and some are there twice."""
     rng = np.random.default_rng(seed)

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distdual.coordinator import growing as growth
-from distdual.coordinator.cache import ConstraintCache, are_absent, group_up
+from distdual.coordinator.cache import ConstraintCache
 from distdual.coordinator.growing import Growing, Room
+from distdual.coordinator.members import are_absent, group_up
 from distdual.prior import Prior
 from distdual.problems.base import Keys
 from distdual.workers.identity import identities

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from distdual.certificate import CertificateError, ShardLoss, upper_bound
 from distdual.config import ClusterConfig, LocalCluster, SolverConfig
+from distdual.coordinator.record import Round
 from distdual.coordinator.schedule import Ascent, Pass, Piece, cut_pieces, cut_rounds
 from distdual.coordinator.stream import AsyncTrainer, Flight, ahead, whole_shards
-from distdual.coordinator.train import Outcome, Round
+from distdual.coordinator.train import Outcome
 from distdual.data.store import open_dataset
 from distdual.workers.executor import InlineExecutor, open_executor
 from distdual.workers.scan import ShardReport

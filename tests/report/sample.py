@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from distdual.coordinator.train import Round
+from distdual.coordinator.record import Round
 
 
 def line(lower: float, upper: float | None, **more: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import distdual
-from distdual.coordinator.train import Round
+from distdual.coordinator.record import Round
 from distdual.data.prepare import prepare_arrays
 from distdual.errors import InputError, Suspended
 from distdual.report.history import staleness
