@@ -36,13 +36,14 @@ def keep_memory() -> bool:
     A virtual machine may give freed memory back to its host, and be slow to get it again: here 3 ms a MB. Without this,
     a solver is timed by how much the one before it has freed.
     """
-    trim_threshold, top_pad, mmap_threshold, arena_max = -1, -2, -3, -8  # <malloc.h>
+    trim_threshold, top_pad, mmap_max, arena_max = -1, -2, -4, -8  # <malloc.h>
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except AttributeError:
         return False
-    told = {trim_threshold: 2**31 - 1, mmap_threshold: 2**31 - 1, top_pad: 2**28, arena_max: 1}
-    return all(mallopt(name, value) for name, value in told.items())
+    told = {trim_threshold: -1, mmap_max: 0, top_pad: 2**28, arena_max: 1}
+    taken = [mallopt(name, value) for name, value in told.items()]
+    return all(taken)
 
 
 def load() -> float:

@@ -26,7 +26,7 @@ class Suite:
 
 SUITES = {
     "linear": Suite(cases=("covtype", "mnist", "a9a", "imdb")),
-    "multiclass": Suite(cases=("mnist10-0.01", "mnist10-1", "covtype7")),
+    "multiclass": Suite(cases=("mnist10-0.01", "mnist10-1", "covtype7"), patience=60.0),
     "regression": Suite(cases=("housing",)),
     "chain": Suite(cases=("ocr", "conll")),
     "cfg": Suite(cases=("treebank-span", "treebank-zero-one")),

@@ -186,6 +186,13 @@ class ConstraintCache:
         known: Identities = self.identity.view[slots]
         return known
 
+    def holds_any(self, example: Ints) -> bool:
+        """Whether there are constraints of one of these examples, or groups."""
+        if not self.n_groups:
+            return False
+        group = np.minimum(np.searchsorted(self.group_example, example), self.n_groups - 1)
+        return bool((self.group_example[group] == example).any())
+
     def insert(self, *parts: Constraints, references: Sequence[Ints] = ()) -> Ints:
         """Add the constraints that are not here yet, with α = 0; no two parts share examples. Returns their slots.
 

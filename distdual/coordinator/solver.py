@@ -23,6 +23,7 @@ from distdual.problems.base import Constraints
 from distdual.rows import Floats, Ints, product
 
 NEARLY = 4.0  # times a tolerance that UB′ may be when the gap is within it
+MOST_OFF = 100.0  # times its claim that the gap may be, for UB′ to be of use
 SWEEP_WORK = 1000  # what a sweep costs whatever its size, in updates
 NO_MEAN: Floats = np.empty(0)
 
@@ -42,7 +43,8 @@ class Solver:
         self.v: Floats = np.zeros(prior.n_weights)
         self.w: Floats = prior.weights(self.v)
         self.claim = np.inf  # the gap of the cached problem by UB′, after the last sweep that visited all
-        self.trust = np.inf  # its true gap as a multiple of that one, as seen last; infinity: look
+        self.reached = -np.inf  # D at that moment
+        self.trust = np.inf  # the true gap as a multiple of that one, as seen last; infinity: look
         self.mean: Floats = np.empty(0)  # of w over the last sweep that visited all, where nothing came after it
         self.average: Floats = np.zeros(prior.n_weights)  # Σ of w over process steps, see `reprocess`
         self.n_averaged = 0
@@ -88,7 +90,8 @@ class Solver:
         for _ in range(plan.max_sweeps if len(self.cache) else 0):
             self.mean = np.zeros(self.prior.n_weights)
             sweep = self._sweep(np.arange(self.cache.n_groups), self.mean)
-            self.claim = gap = relative_gap(sweep.estimate, self._dual())
+            self.reached = self._dual()
+            self.claim = gap = relative_gap(sweep.estimate, self.reached)
             if gap <= NEARLY * plan.tolerance and plan.confirm:
                 gap = self._looked_at(gap, trusting=plan.trusting)
             if gap <= plan.tolerance:
@@ -104,13 +107,15 @@ class Solver:
         """The cached problem's gap, by a pass over it, or as UB′ claims it where that could be trusted of late."""
         if trusting and claim > 0.0 and self.trust < np.inf:
             return self.trust * claim
-        gap = relative_gap(self.cache_upper(), self._dual())
-        self.learn(gap)
-        return gap
+        upper = self.cache_upper()
+        self.learn(upper)
+        return relative_gap(upper, self.reached)
 
-    def learn(self, gap: float) -> None:
-        """What the cached problem's gap is at the weights to scan with; tells how far off UB′ is."""
-        self.trust = gap / self.claim if self.claim > 0.0 else np.inf
+    def learn(self, cache_upper: float) -> None:
+        """What the cached problem's P is at the weights to scan with; tells how far off UB′ was."""
+        gap = relative_gap(cache_upper, self.reached)
+        known = 0.0 < self.claim < np.inf and 0.0 < gap <= MOST_OFF * self.claim
+        self.trust = gap / self.claim if known else np.inf
 
     def _sweep_active(self, full: Sweep) -> tuple[float, int]:
         """Sweeps over what moved in a full sweep, while they pay; returns gain and work, the full sweep included."""

@@ -27,7 +27,7 @@ Arrays = dict[str, NDArray[Any]]
 
 BOUNDS = ("best_upper", "best_version", "estimate", "shown", "best_estimate")
 WEIGHTS = ("v", "w", "mean", "average", "random")
-NUMBERS = ("n_averaged", "updates", "lower", "claim", "trust")
+NUMBERS = ("n_averaged", "updates", "lower", "claim", "reached", "trust")
 ROUNDING = 1e-6  # of the largest weight: what steps since v was last rebuilt may have added up to
 
 

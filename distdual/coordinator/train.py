@@ -214,14 +214,14 @@ class Trainer:
     def _learn(self, reports: list[ShardReport], losses: list[ShardLoss], w: Floats) -> float:
         """What part of P(w) is not yet cached, at the most; the rest tells the solver how well it had done."""
         new = sum(self._new_loss(report, w) for report in reports)
-        value, lower = objective(w, losses, C=self.config.C, prior=self.solver.prior), self.solver.lower
-        if self.solver.cache.single:
-            self.solver.learn(relative_gap(value - new, lower))
-        elif new < UNSURE * (value - lower):  # examples with older constraints had a part of that loss already
-            self.solver.learn(relative_gap(value, lower))
+        value = objective(w, losses, C=self.config.C, prior=self.solver.prior)
+        if not any(self.solver.cache.holds_any(report.offenders.example) for report in reports):
+            self.solver.learn(value - new)
+        elif new < UNSURE * (value - self.solver.lower):  # older constraints of these examples show a part of it, too
+            self.solver.learn(value)
         else:
             self.solver.trust = np.inf
-        return new / value if value > 0 else 0.0
+        return self._share(new, losses, w)
 
     def _share(self, loss: float, losses: list[ShardLoss], w: Floats) -> float:
         """What part of P(w) it is."""

@@ -28,6 +28,8 @@ class Keys(NamedTuple):
         chosen = np.arange(len(self.indptr) - 1)[which]
         if not len(self.values):
             return Keys.none(len(chosen))
+        if self.indptr[-1] > len(self.values):
+            raise IndexError(f"keys end at {self.indptr[-1]}, but there are {len(self.values)} values")
         indptr = np.concatenate([[0], np.cumsum(np.diff(self.indptr)[chosen])])
         values = np.empty(indptr[-1], dtype=self.values.dtype)
         copy_runs(self.indptr, chosen, indptr, self.values, values)

@@ -251,6 +251,13 @@ def test_what_is_asked_for_is_absent_unless_its_own_group_has_it(run, held, aske
     ]
 
 
+@given(held=numbers, asked=numbers)
+def test_it_knows_whether_it_holds_constraints_of_any_of_these_examples(held, asked):
+    cache = ConstraintCache(1.0, Prior(WIDTH))
+    cache.insert(batch_of([(i, 0) for i in dict.fromkeys(held)]))
+    assert cache.holds_any(np.array(asked, dtype=np.int64)) == bool(set(held) & set(asked))
+
+
 @formats
 def test_inner_products_are_kept_for_each_constraint_of_a_group_and_those_before_it(sparse):
     cache = ConstraintCache(1.0, Prior(WIDTH))

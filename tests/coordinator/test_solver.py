@@ -204,7 +204,7 @@ def test_an_ascent_looks_at_the_cache_until_a_scan_has_shown_how_far_off_ub_is(l
     solver = solver_of(constraints(0, [1] * 40), C=3.0)
     solver.ascend(TRUSTING)
     assert looks
-    solver.learn(true_gap(solver))  # as a scan shows it
+    solver.learn(solver.cached_objective(solver.candidate()))  # as a scan shows it
     looks.clear()
     solver.insert(constraints(1, [1] * 80))
     assert solver.ascend(TRUSTING) <= 1e-3
@@ -225,7 +225,7 @@ def test_ub_that_was_seen_to_be_too_low_is_corrected_and_one_below_the_optimum_n
     solver.trust = 1.0
     solver.ascend(TRUSTING)
     assert 5e-3 < true_gap(solver) <= 2e-2
-    solver.learn(true_gap(solver))
+    solver.learn(solver.cached_objective(solver.candidate()))
     solver.insert(constraints(1, [1] * 80))
     solver.ascend(TRUSTING)
     assert true_gap(solver) <= 1e-3

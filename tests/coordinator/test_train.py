@@ -6,12 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from distdual.certificate import objective
 from distdual.config import ClusterConfig, LocalCluster, SolverConfig
 from distdual.coordinator import schedule
+from distdual.coordinator.solver import Solver
 from distdual.coordinator.stream import MODES
 from distdual.coordinator.train import Outcome, Trainer
+from distdual.data.memory import in_memory
 from distdual.data.store import Dataset, open_dataset
 from distdual.problems.binary import Binary
+from distdual.problems.multiclass import Multiclass
 from distdual.workers.executor import InlineExecutor, open_executor
 from tests import naive
 from tests.build import CLASSES, Examples, examples, shard_of, write
@@ -253,3 +257,33 @@ def test_nothing_follows_the_scan_that_closes_the_gap(tmp_path, monkeypatch):
     assert last == outcome.totals.rounds
     assert [n for n, _ in improved] == list(range(1, last)), "every round but the last"
     check(outcome, written_out(binary(), made, 1.0))
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass"])
+def test_what_scans_tell_of_the_cached_problem_is_never_less_than_its_objective(kind, monkeypatch):
+    """Exact where every example has but one constraint; else a loss may be due to what is not cached, or not."""
+    rng = np.random.default_rng(0)
+    x, labels = rng.normal(size=(300, D)).astype(np.float32), rng.normal(size=(D, 4))
+    y = (x @ labels + rng.normal(size=(300, 4))).argmax(axis=1)
+    problem = Multiclass(n_features=D, classes=tuple("0123")) if kind == "multiclass" else binary()
+    known, uppers, learn, learnt = [], [], Trainer._learn, Solver.learn
+
+    def learning(self: Trainer, reports: Any, losses: Any, w: Any) -> float:
+        uppers.clear()
+        share = learn(self, reports, losses, w)
+        bounds = (self.solver.cached_objective(w), objective(w, losses, C=self.config.C))
+        known.extend((upper, *bounds) for upper in uppers)
+        return share
+
+    def noting(self: Solver, upper: float) -> None:
+        uppers.append(upper)
+        learnt(self, upper)
+
+    monkeypatch.setattr(Trainer, "_learn", learning)
+    monkeypatch.setattr(Solver, "learn", noting)
+    for C in (0.01, 0.1, 1.0):
+        run(in_memory(x, y if kind == "multiclass" else np.where(y > 1, 1, -1)), problem, C=C, gap=1e-5)
+    assert known
+    for upper, cached, whole in known:
+        assert cached * (1 - 1e-12) <= upper <= whole * (1 + 1e-12)
+        assert kind == "multiclass" or upper == pytest.approx(cached, rel=1e-9)
