@@ -104,6 +104,7 @@ def history(result: Result) -> list[tuple[int, float, float, list[str]]]:
     return [(line.version, line.lower, line.upper, line.events) for line in result.history]
 
 
+@pytest.mark.slow
 def test_the_command_line_goes_on_after_sigterm(tmp_path: Path) -> None:
     config = told(tmp_path, "mixtures", gap=1e-12, max_passes=60, output={"log": str(tmp_path / "run.jsonl")})
     (tmp_path / "run.toml").write_text("\n".join(toml(config)))

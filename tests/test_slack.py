@@ -75,7 +75,9 @@ def rebuilt(model: Path, kind: str) -> None:
     assert found.certified
 
 
-@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize(
+    "prior", [pytest.param(p, marks=[pytest.mark.slow] if p == "a precision" else []) for p in PRIORS]
+)
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_the_optimum_is_the_same_whoever_shares_a_slack(kind, prior, tmp_path):
     data = write(tmp_path, kind)

@@ -312,6 +312,7 @@ def test_shared_slacks_are_refused(tmp_path, solver):
         train(tmp_path, {"kind": "latent"}, solver=solver)
 
 
+@pytest.mark.slow
 def test_a_cluster_gives_the_same_model(tmp_path):
     made = planted(5, n=40)
     prepare_arrays(made.x, made.y, tmp_path / "data", "latent", shard_bytes=800)

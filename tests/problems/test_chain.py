@@ -229,6 +229,7 @@ def test_a_run_is_certified_and_agrees_with_an_independent_solver(tmp_path, spar
     assert result.certificate["upper"] == pytest.approx(best, rel=3e-6)
 
 
+@pytest.mark.slow
 def test_a_run_on_processes_gives_the_same_bits(tmp_path):
     x, y, lengths = planted(2, 40)
     prepare_arrays(x, y, tmp_path / "data", "chain", lengths=lengths, shard_bytes=200)

@@ -96,6 +96,7 @@ def test_written_by_a_user_a_problem_has_the_optimum_of_the_one_built_in(data, t
     assert ours["estimate"] is None
 
 
+@pytest.mark.slow
 def test_it_runs_on_two_processes_and_gives_the_same_weights(data, tmp_path):
     alone = distdual.train(config(data, tmp_path, problem_of("PlainMulticlass")))
     with connect(ClusterConfig(local=LocalCluster(workers=2))) as client:

@@ -121,6 +121,7 @@ def test_a_run_is_certified_and_its_objective_falls(data, tmp_path):
     distdual.train(told(data, tmp_path / "next", start=str(tmp_path / "model")))
 
 
+@pytest.mark.slow
 def test_a_cluster_can_verify_it(data, tmp_path):
     distdual.train(told(data, tmp_path / "model"))
     cluster = ClusterConfig(local=LocalCluster(workers=1))
