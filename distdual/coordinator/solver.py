@@ -15,6 +15,7 @@ from distdual.coordinator.ascent import (
     sweep_single,
 )
 from distdual.coordinator.cache import ConstraintCache, View
+from distdual.coordinator.face import ascend_face
 from distdual.coordinator.growing import ROOM, Room
 from distdual.coordinator.schedule import Ascent
 from distdual.coordinator.stride import PACE
@@ -24,6 +25,7 @@ from distdual.rows import Floats, Ints, product
 
 NEARLY = 4.0  # times a tolerance that UB′ may be when the gap is within it
 MOST_OFF = 100.0  # times its claim that the gap may be, for UB′ to be of use
+SETTLED = 4  # sweeps over all groups, by which it shows which α are free; then after twice as many, and so on
 SWEEP_WORK = 1000  # what a sweep costs whatever its size, in updates
 NO_MEAN: Floats = np.empty(0)
 
@@ -80,14 +82,15 @@ class Solver:
         """Improve α as `plan` says and return the gap of the cached problem, or an estimate of it.
 
         Every sweep over all groups is followed by sweeps over those that moved, while these gain more per update than
-        all since the full sweep did. The next full sweep is the check on what was left out. The cached problem's gap
+        all since the full sweep did. The next full sweep is the check on what was left out. Now and then the free α are
+        moved together, which may take as long as all sweeps so far. The cached problem's gap
         steers the work; it says nothing about constraints that are not cached. UB′ only tells when it is time to look,
         unless the plan lets it decide: it takes each loss at another w, and may be below the optimum. Where a scan is
         as cheap as a look, the scan is the look, and shows how far to trust UB′ next time. `gained` and `spent` are the
         gain and the work of the round so far, in updates: what the slope rule compares with.
         """
-        gap, limit = np.inf, plan.patience * max(1.0, spent)
-        for _ in range(plan.max_sweeps if len(self.cache) else 0):
+        gap, limit, own, due = np.inf, plan.patience * max(1.0, spent), 0, SETTLED
+        for turn in range(1, 1 + (plan.max_sweeps if len(self.cache) else 0)):
             self.mean = np.zeros(self.prior.n_weights)
             sweep = self._sweep(np.arange(self.cache.n_groups), self.mean)
             self.reached = self._dual()
@@ -97,7 +100,10 @@ class Solver:
             if gap <= plan.tolerance:
                 break
             gain, work = self._sweep_active(sweep)
-            gained, spent = gained + gain, spent + work
+            if turn == due:
+                more, cost = self._ascend_face(sweep.active, own + work)
+                gain, work, due = gain + more, work + cost, 2 * due
+            gained, spent, own = gained + gain, spent + work, own + work
             slow = plan.slope and not gain * spent > gained * work
             if slow or spent > limit or self.should_stop():
                 break
@@ -130,6 +136,18 @@ class Solver:
             gain, work = climb_shared(*columns, *groups, *rest)
         self.updates += work - n - SWEEP_WORK
         return gain, work
+
+    def _ascend_face(self, active: Ints, work: int) -> tuple[float, int]:
+        """Move the free α of these groups together, at the price of at most so many visits; returns gain and work."""
+        if not self.prior.plain or not len(active):
+            return 0.0, 0
+        view = self._arrays()
+        alone = np.arange(len(view.alpha) + 1)
+        groups = (view.most, alone, alone) if self.cache.single else (view.capacity, view.members, view.group_indptr)
+        columns = (view.rows, view.margin, view.alpha, view.curve, *groups)
+        gain, cost = ascend_face(*columns, active, self.w, work // (2 * len(active)))
+        self.updates += cost
+        return gain, cost
 
     def bound(self) -> float:
         """Rebuild v and w from α and return `lower`: D(α), which holds for the full problem."""

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +13,18 @@ from hypothesis import strategies as st
 from distdual.coordinator import ascent, newton
 from distdual.coordinator import group as visits
 from distdual.coordinator import stride as strides
-from distdual.coordinator.cache import ConstraintCache, View
-from distdual.prior import Prior
 from tests import naive
-from tests.build import compiling, constraints_of, python_kernels
+from tests.build import compiling, python_kernels
+from tests.coordinator.midway import (
+    PRIORS,
+    State,
+    fills,
+    formats,
+    random_state,
+    seeds,
+    some_groups,
+    state_of,
+)
 
 
 @contextmanager
@@ -35,68 +43,7 @@ def kernels(request):
             yield
 
 
-formats = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-PRIORS = ["no prior", "a diagonal prior", "a full prior", "no negative weights", "no negative weights and a prior"]
 priors = pytest.mark.parametrize("kind", PRIORS)
-
-
-def make_prior(kind: str, n: int) -> Prior:
-    rng = np.random.default_rng(n)
-    mean, precision, nonnegative = rng.normal(size=n), rng.uniform(0.3, 3.0, n), np.arange(0, n, 2)
-    root = rng.normal(size=(n, n))
-    return {
-        "no prior": Prior(n),
-        "a diagonal prior": Prior(n, mean, precision),
-        "a full prior": Prior(n, mean, root @ root.T + np.eye(n)),
-        "no negative weights": Prior(n, nonnegative=nonnegative),
-        "no negative weights and a prior": Prior(n, mean, precision, nonnegative),
-    }[kind]
-
-
-class State(NamedTuple):
-    """A cache in the middle of its ascent, and the same written out."""
-
-    program: naive.Program
-    prior: Prior
-    view: View
-    w: Any
-    v: Any
-
-    @property
-    def dual(self) -> float:
-        return naive.dual_under(self.prior, self.program, self.view.alpha)
-
-    @property
-    def gradients(self) -> Any:
-        return self.program.margin - self.program.rows @ self.w
-
-    @property
-    def slip(self) -> float:
-        """What rounding may cost."""
-        return 1e-12 * (1.0 + abs(self.dual) + float(self.w @ self.w))
-
-    def dual_with(self, changes: dict[int, float]) -> float:
-        alpha = self.view.alpha.copy()
-        for k, value in changes.items():
-            alpha[k] = value
-        return naive.dual_under(self.prior, self.program, alpha)
-
-    def check(self) -> None:
-        assert naive.is_feasible(self.program, self.view.alpha)
-        expected = naive.prior_weights(self.prior, naive.weights(self.program, self.view.alpha))
-        np.testing.assert_allclose(self.w, expected, rtol=1e-9, atol=1e-9)
-
-
-def state_of(rows, margin, group, alpha, *, cost=None, sparse=False, kind="no prior") -> State:
-    constraints = constraints_of(rows, margin, group, cost=cost, sparse=sparse)
-    prior = make_prior(kind, np.shape(rows)[1])
-    cache = ConstraintCache(1.0, prior)
-    cache.insert(constraints)
-    program = naive.program_of(constraints, prior.n_weights, 1.0)
-    view = cache.view()
-    view.alpha[:] = alpha
-    v = naive.weights(program, view.alpha)
-    return State(program, prior, view, naive.prior_weights(prior, v), v)
 
 
 def random_numbers() -> Any:
@@ -199,26 +146,6 @@ def test_a_slack_used_up_but_for_rounding_does_not_stop_the_ascent(first):
     sweep(state)
     assert state.dual > before + 0.5
     state.check()
-
-
-def random_state(seed: int, sizes: list[int], *, sparse: bool = False, fill: float, kind: str = "no prior") -> State:
-    """Groups of these sizes; `fill` is the share of their slack that is in use. Some rows are zero, some repeated."""
-    rng = np.random.default_rng(seed)
-    group = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
-    rows = rng.normal(size=(len(group), 4)) * rng.choice([0.0, 0.1, 1.0, 10.0], size=(len(group), 1))
-    rows[rng.random(rows.shape) < 0.3] = 0.0
-    rows[rng.integers(len(rows))] = rows[0]
-    cost = rng.choice([0.0, 0.5, 2.0], size=len(sizes), p=[0.1, 0.45, 0.45])[group]
-    share = rng.random(len(group)) + 1e-3
-    total = np.bincount(group, share, minlength=len(sizes))
-    alpha = fill * cost * share / total[group]
-    alpha[rng.random(len(group)) < 0.3] = 0.0
-    return state_of(rows, rng.normal(1.0, 1.0, len(group)), group, alpha, cost=cost, sparse=sparse, kind=kind)
-
-
-seeds = st.integers(0, 10**6)
-some_groups = st.lists(st.integers(1, 6), min_size=1, max_size=6)
-fills = st.sampled_from([0.0, 0.5, 1.0])
 
 
 @formats
@@ -383,15 +310,6 @@ def test_the_mean_of_a_sweep_is_the_average_of_w_after_each_quarter(shared: bool
     settled = np.zeros(3)
     once(settled)
     np.testing.assert_allclose(settled, state.w, atol=1e-6)
-
-
-@formats
-def test_the_violation_of_constraints_is_the_sum_written_out(sparse):
-    state = random_state(3, [2, 3, 1], sparse=sparse, fill=0.5)
-    view, cost = state.view, np.arange(1.0, 7.0)
-    expected = float(cost @ np.maximum(0.0, state.gradients))
-    assert expected > 0
-    assert ascent.violation(view.rows, view.margin, cost, state.w) == pytest.approx(expected, rel=1e-12)
 
 
 def stride_after(state: State, n_sweeps: int, groups: Any) -> tuple[float, Any, Any]:
