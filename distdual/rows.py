@@ -32,13 +32,23 @@ class CsrRows(NamedTuple):
     values: Values  # (nnz,)
 
 
+class ReferredRows(NamedTuple):
+    """x_k = scale_k (features, bias), of a matrix that is kept elsewhere. Kernels take copies: see data/referred.py."""
+
+    x: DenseRows | CsrRows  # the features, of more rows than these
+    at: Ints  # (n,) which of them
+    scale: Floats  # (n,)
+    bias: float  # the constant that follows the features; 0 where none does
+    width: int  # columns, with that one
+
+
 class OuterRows(NamedTuple):
     """x_k = scale_k (e_plus − e_minus) ⊗ features: one feature vector placed at +plus and −minus of w's blocks.
 
     Constraints of one example share the features, which are stored once.
     """
 
-    x: DenseRows | CsrRows  # the features
+    x: Any  # the features: DenseRows or CsrRows, and ReferredRows until they are copied
     at: Ints  # (n,) which of them
     plus: Int32s  # (n,) the block of w that gets +features
     minus: Int32s  # (n,) the block that gets −features
@@ -59,8 +69,8 @@ def product(a: Floats, b: Floats) -> float:
     return total
 
 
-def n_rows(rows: Rows) -> int:
-    if isinstance(rows, OuterRows):
+def n_rows(rows: Rows | ReferredRows) -> int:
+    if isinstance(rows, OuterRows | ReferredRows):
         return len(rows.at)
     return len(rows.values) if isinstance(rows, DenseRows) else len(rows.indptr) - 1
 

@@ -244,15 +244,6 @@ def add_rows(rows: Rows, alpha: Floats, v: Floats) -> None:
 
 
 @bare_kernel
-def violation(rows: Rows, margin: Floats, cost: Floats, w: Floats) -> float:
-    """Σ_k cost_k max(0, l_k − ⟨w, x_k⟩)."""
-    total = 0.0
-    for k in range(len(margin)):
-        total += cost[k] * max(0.0, margin[k] - dot(rows, k, w))
-    return total
-
-
-@bare_kernel
 def slacks(rows: Rows, margin: Floats, w: Floats, out: Floats) -> None:
     """l_k − ⟨w, x_k⟩ of each constraint; fills `out`."""
     for k in range(len(margin)):

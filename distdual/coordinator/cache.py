@@ -15,6 +15,7 @@ from distdual.coordinator.growing import ROOM, Growing, GrowingFeatures, Growing
 from distdual.coordinator.members import are_absent, group_up, merge
 from distdual.coordinator.newton import Scratch
 from distdual.coordinator.space import Plain, Space, curvature, space_of
+from distdual.data.referred import lengths_summed, packed
 from distdual.errors import InputError
 from distdual.kernel import bare_kernel
 from distdual.prior import Prior
@@ -25,6 +26,7 @@ from distdual.rows import (
     Floats,
     Ints,
     OuterRows,
+    ReferredRows,
     Rows,
     add,
 )
@@ -247,33 +249,31 @@ class ConstraintCache:
         if self.referenced:
             self.reference.extend(references if len(references) else np.full(n, NO_REFERENCE))
         slots = np.arange(len(self), len(self) + n)
-        self._extend_rows(new)
+        rows = self._extend_rows(new)
         self.example.extend(new.example)
         self.cost.extend(new.cost)
         self.margin.extend(new.margin)
         self.alpha.extend(np.zeros(n))
         self.identity.extend(identity)
         self.idle.extend(np.zeros(n, dtype=np.int32))
-        images = self._images(new.rows, n)
         if self.prior.full:
-            self.images.extend(images)
-        curve = np.empty(n)
-        all_curvatures(space_of(self.prior, images), new.rows, curve)
-        self.curve.extend(curve)
+            self.images.extend(self._images(slots))
+        all_curvatures(space_of(self.prior, self.images.view), rows.view, slots, self.curve.more(n))
         self.key_indptr.extend(new.keys.indptr[1:] + self.key_values.size)
         self.key_values.extend(new.keys.values)
         return slots
 
-    def _extend_rows(self, new: Constraints) -> None:
+    def _extend_rows(self, new: Constraints) -> GrowingFeatures | GrowingOuter:
+        """From here on rows have a place of their own, whatever they referred to; returns all of them."""
         if isinstance(new.rows, OuterRows):
             self.rows = self.rows or GrowingOuter(new.rows, room=self.room)
             assert isinstance(self.rows, GrowingOuter)
             self.rows.extend(new.rows, self._sibling(new.example))
-            return
-        if self.rows is None:
-            self.rows = GrowingFeatures(new.rows, room=self.room)
-        assert isinstance(self.rows, GrowingFeatures)
-        self.rows.extend(new.rows)
+        else:
+            self.rows = GrowingFeatures(new.rows, room=self.room) if self.rows is None else self.rows
+            assert isinstance(self.rows, GrowingFeatures)
+            self.rows.extend(new.rows)
+        return self.rows
 
     def _sibling(self, example: Ints) -> Ints:
         """The slot of some constraint of each example, or −1 where there is none yet."""
@@ -283,7 +283,7 @@ class ConstraintCache:
         here = self.group_example[group] == example
         return np.where(here, self.members[self.group_indptr[group]], -1)
 
-    def insert_nonnegative(self, like: Rows) -> None:
+    def insert_nonnegative(self, like: Rows | ReferredRows) -> None:
         """w_k ≥ 0 as constraints without slack: row e_k, margin 0, infinite capacity, group −1 − k."""
         at = np.flatnonzero(self.prior.floor == 0.0)
         n = len(at)
@@ -328,12 +328,11 @@ class ConstraintCache:
         self.gram_indptr.size = 0
         self.gram_indptr.extend(indptr)
 
-    def _images(self, rows: Rows, n: int) -> Floats:
+    def _images(self, slots: Ints) -> Floats:
         """Λ⁻¹ x_k of new rows, where Λ is full."""
-        if not self.prior.full:
-            return np.empty((0, 0))
-        dense = np.zeros((n, self.prior.n_weights))
-        unpack(rows, dense)
+        assert self.rows is not None
+        dense = np.zeros((len(slots), self.prior.n_weights))
+        unpack(self.rows.view, slots, dense)
         return self.prior.whiten(dense)
 
     def _index(self, slots: Ints) -> None:
@@ -344,14 +343,21 @@ class ConstraintCache:
         self.group_indptr, self.group_example = group_up(example, self.members)
 
 
-def rows_nbytes(rows: Rows) -> int:
-    parts = [*rows.x, rows.at, rows.plus, rows.minus, rows.scale] if isinstance(rows, OuterRows) else [*rows]
-    return sum(int(part.nbytes) for part in parts)
+def rows_nbytes(rows: Rows | ReferredRows) -> int:
+    """What they take, or would take if they were copied."""
+    if isinstance(rows, OuterRows):
+        return rows_nbytes(rows.x) + sum(int(part.nbytes) for part in (rows.at, rows.plus, rows.minus, rows.scale))
+    if not isinstance(rows, ReferredRows):
+        return sum(int(part.nbytes) for part in rows)
+    if isinstance(rows.x, DenseRows):
+        return len(rows.at) * rows.width * rows.x.values.itemsize
+    indptr = lengths_summed(rows)
+    return int(indptr.nbytes + indptr[-1] * (rows.x.indices.itemsize + rows.x.values.itemsize))
 
 
-def unit_rows(at: Ints, like: Rows) -> Rows:
+def unit_rows(at: Ints, like: Rows | ReferredRows) -> Rows:
     """Rows e_k, in the format of others."""
-    n = len(at)
+    n, like = len(at), packed(like)
     if isinstance(like, OuterRows):
         raise InputError("prior: w_k ≥ 0 under a full precision matrix is not possible for multiclass problems")
     if isinstance(like, CsrRows):
@@ -362,14 +368,14 @@ def unit_rows(at: Ints, like: Rows) -> Rows:
 
 
 @bare_kernel
-def all_curvatures(space: Space, rows: Rows, out: Floats) -> None:
-    """out_k = x_kᵀ Λ⁻¹ x_k; fills `out`."""
-    for k in range(len(out)):
-        out[k] = curvature(space, rows, k)
+def all_curvatures(space: Space, rows: Rows, slots: Ints, out: Floats) -> None:
+    """out_s = x_kᵀ Λ⁻¹ x_k for k = slots_s; fills `out`."""
+    for s in range(len(slots)):
+        out[s] = curvature(space, rows, slots[s])
 
 
 @bare_kernel
-def unpack(rows: Rows, dense: Floats) -> None:
-    """dense_k ← dense_k + x_k, as float64."""
-    for k in range(len(dense)):
-        add(rows, k, 1.0, dense[k])
+def unpack(rows: Rows, slots: Ints, dense: Floats) -> None:
+    """dense_s ← dense_s + x_k for k = slots_s, as float64."""
+    for s in range(len(slots)):
+        add(rows, slots[s], 1.0, dense[s])

@@ -15,6 +15,7 @@ from distdual.coordinator.condense import Mixture, coarsen, condense
 from distdual.coordinator.ledger import PLACES, Ledger, references
 from distdual.coordinator.solver import Solver
 from distdual.data.location import Location
+from distdual.data.referred import packed
 from distdual.errors import InputError
 from distdual.problems.base import Constraints, Keys
 from distdual.rows import Floats, Ints, OuterRows
@@ -69,6 +70,8 @@ class Grouping:
     def insert(self, solver: Solver, reports: Sequence[ShardReport], scans: Sequence[Scan]) -> Ints:
         """Add what a round has found, in the order of shards; returns the slots."""
         parts = [report.offenders for report in reports]
+        if np.isfinite(self.budget):  # some may have to be coalesced
+            parts = [part._replace(rows=packed(part.rows)) for part in parts]
         for part, scan in zip(parts, scans, strict=True):
             if scan.notes is not None and len(part.margin):
                 self._check_shared(scan.notes)

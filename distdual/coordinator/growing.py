@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from distdual.data.referred import copied, copy_csr, copy_dense, lengths_summed
 from distdual.data.shard import take_rows
 from distdual.kernel import bare_kernel
-from distdual.rows import CsrRows, DenseRows, Features, Ints, OuterRows, as_csr, as_dense, n_rows
+from distdual.rows import CsrRows, DenseRows, Features, Ints, OuterRows, ReferredRows, as_csr, as_dense
 
 AHEAD = 4  # times the room that is needed
 ASIDE = 2**30  # bytes, at the most, that are set aside because of what is expected
@@ -41,14 +42,14 @@ class Growing:
         return self.size * max(1, self.width) * self.buffer.itemsize
 
     def extend(self, part: NDArray[Any]) -> None:
-        self._more(len(part))[:] = part
+        self.more(len(part))[:] = part
 
     def extend_taken(self, values: NDArray[Any], which: Ints) -> None:
         """Add values[which]."""
-        np.take(values, which, axis=0, out=self._more(len(which)), mode="clip")  # "raise" would take a copy first
+        np.take(values, which, axis=0, out=self.more(len(which)), mode="clip")  # "raise" would take a copy first
 
-    def _more(self, n: int) -> NDArray[Any]:
-        """The place of n more entries, which the caller fills."""
+    def more(self, n: int) -> NDArray[Any]:
+        """The place of n more entries, which the caller fills; it dies with the next call."""
         need = self.size + n
         if need > len(self.buffer):
             if self.room.tight:
@@ -94,10 +95,12 @@ class Growing:
 class GrowingFeatures:
     """Dense or CSR rows, growing in place."""
 
-    def __init__(self, like: Features, room: Room = ROOM) -> None:
+    def __init__(self, like: Features | ReferredRows, room: Room = ROOM) -> None:
+        width = like.width if isinstance(like, ReferredRows) else 0
+        like = like.x if isinstance(like, ReferredRows) else like
         self.dense = isinstance(like, DenseRows)
         if isinstance(like, DenseRows):
-            self.values = Growing(like.values.dtype, like.values.shape[1], room=room)
+            self.values = Growing(like.values.dtype, width or like.values.shape[1], room=room)
         else:
             self.indptr = Growing(np.int64, room=room)
             self.indptr.extend(np.zeros(1, dtype=np.int64))
@@ -117,23 +120,41 @@ class GrowingFeatures:
     def nbytes(self) -> int:
         return self.values.nbytes if self.dense else self.values.nbytes + self.indices.nbytes + self.indptr.nbytes
 
-    def extend(self, rows: Features) -> None:
+    def extend(self, rows: Features | ReferredRows) -> None:
         """Add rows; those in the other format, which a user's own problem may send, are converted."""
-        if self.dense:
+        if isinstance(rows, ReferredRows):
+            self._copy(rows)
+        elif self.dense:
             self.values.extend(as_dense(rows, self.values.width).values)
-            return
-        rows = as_csr(rows, self.indices.buffer.dtype)
-        at = slice(rows.indptr[0], rows.indptr[-1])
-        mean = (at.stop - at.start) // max(1, n_rows(rows))
-        for column in (self.indices, self.values):
-            column.room = column.room._replace(expected=mean * self.indptr.room.expected)
-        self.indptr.extend(rows.indptr[1:] - rows.indptr[0] + self.indptr.view[-1])
-        self.indices.extend(rows.indices[at])
-        self.values.extend(rows.values[at])
+        else:
+            rows = as_csr(rows, self.indices.buffer.dtype)
+            at = slice(rows.indptr[0], rows.indptr[-1])
+            place = self._more_sparse(rows.indptr - at.start)
+            place.indices[:], place.values[:] = rows.indices[at], rows.values[at]
 
-    def extend_taken(self, rows: Features, which: Ints) -> None:
+    def _more_sparse(self, indptr: Ints) -> CsrRows:
+        """The place of more sparse rows of these lengths, whose columns and values the caller fills."""
+        n, n_values = len(indptr) - 1, int(indptr[-1])
+        self.indptr.extend(indptr[1:] + self.indptr.view[-1])
+        for column in (self.indices, self.values):
+            column.room = column.room._replace(expected=n_values // max(1, n) * self.indptr.room.expected)
+        return CsrRows(indptr, self.indices.more(n_values), self.values.more(n_values))
+
+    def _copy(self, rows: ReferredRows) -> None:
+        """Add rows of a shard in memory, from where they are straight to where they stay."""
+        x, bias = rows.x, np.float32(rows.bias)
+        if self.dense and isinstance(x, DenseRows):
+            copy_dense(x, rows.at, rows.scale, bias, DenseRows(self.values.more(len(rows.at))))
+        elif not self.dense and isinstance(x, CsrRows):
+            copy_csr(x, rows.at, rows.scale, bias, rows.width - 1, self._more_sparse(lengths_summed(rows)))
+        else:
+            self.extend(copied(rows))
+
+    def extend_taken(self, rows: Features | ReferredRows, which: Ints) -> None:
         """Add these of the rows; dense ones are copied once, from where they are to where they stay."""
-        if self.dense and isinstance(rows, DenseRows):
+        if isinstance(rows, ReferredRows):
+            self._copy(rows._replace(at=rows.at[which], scale=rows.scale[which]))
+        elif self.dense and isinstance(rows, DenseRows):
             self.values.extend_taken(rows.values, which)
         else:
             self.extend(take_rows(rows, which))

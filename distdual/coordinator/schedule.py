@@ -136,7 +136,7 @@ def by_slope(progress: Progress, target: float) -> tuple[Ascent, Ascent]:
     """The rule of multi-plane Frank-Wolfe: ascend while that gains more per unit of work than the round did."""
     cheap = progress.oracle_sweeps <= CHEAP
     if progress.n_passes == 0:
-        return climbing(0.1, 3, confirm=False), climbing(max(SLACK * target, 0.03), 3, trusting=cheap)
+        return climbing(0.1, 3, confirm=False), climbing(max(SLACK * target, 0.03), 3, confirm=not cheap)
     tolerance = max(SLACK * target, min(0.03, 0.2 * min(progress.estimate, progress.gap)))
     return climbing(tolerance, 3, confirm=False), climbing(tolerance, MANY, trusting=cheap)
 

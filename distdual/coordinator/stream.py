@@ -17,6 +17,7 @@ from distdual.certificate import ShardLoss
 from distdual.coordinator.ascent import slacks
 from distdual.coordinator.schedule import PATIENCE, SLACK, Ascent, Pass, Piece, Stop, cut_pieces
 from distdual.coordinator.train import ROUND_WORK, Trainer, Underway
+from distdual.data.referred import packed
 from distdual.rows import Floats
 from distdual.workers.groups import ALL
 from distdual.workers.scan import Scan, ShardReport
@@ -203,7 +204,7 @@ class AsyncTrainer(Trainer):
                 self.scan_seconds += RECENT * (seconds - self.scan_seconds)
                 flight.losses.append(ShardLoss(report.shard, report.version, report.loss, report.exact))
                 if flight.plan.certify:
-                    flight.new += self._new_loss(report, flight.w)
+                    flight.new += self.config.C * report.new_loss
             if flight.grain == ALL:  # only all of them make a constraint
                 flight.held += own
             elif own:
@@ -236,7 +237,7 @@ class AsyncTrainer(Trainer):
         if not len(found.margin) or self.grouping.grain == ALL:
             return report
         slack = np.empty(len(found.margin))
-        slacks(found.rows, found.margin, self.solver.w, slack)
+        slacks(packed(found.rows), found.margin, self.solver.w, slack)
         still = np.flatnonzero(slack > 0)
         self.totals.stale += len(slack) - len(still)
         return report if len(still) == len(slack) else report._replace(offenders=found.take(still))

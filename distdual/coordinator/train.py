@@ -13,7 +13,6 @@ import numpy as np
 
 from distdual.certificate import Certificate, ShardLoss, objective, upper_bound
 from distdual.config import SolverConfig
-from distdual.coordinator.ascent import violation
 from distdual.coordinator.cache import rows_nbytes
 from distdual.coordinator.granularity import Choice, choose
 from distdual.coordinator.grouping import Grouping
@@ -206,14 +205,9 @@ class Trainer:
             return w
         return self.best_w + STEP * (w - self.best_w)
 
-    def _new_loss(self, report: ShardReport, w: Floats) -> float:
-        """What constraints not yet cached add to P(w), at the most."""
-        found = report.offenders
-        return float(self.config.C * violation(found.rows, found.margin, found.cost, w))
-
     def _learn(self, reports: list[ShardReport], losses: list[ShardLoss], w: Floats) -> float:
         """What part of P(w) is not yet cached, at the most; the rest tells the solver how well it had done."""
-        new = sum(self._new_loss(report, w) for report in reports)
+        new = self.config.C * sum(report.new_loss for report in reports)
         value = objective(w, losses, C=self.config.C, prior=self.solver.prior)
         if not any(self.solver.cache.holds_any(report.offenders.example) for report in reports):
             self.solver.learn(value - new)

@@ -64,6 +64,7 @@ class Shard:
     tokens: Ints | None = None  # (n + 1,) where each sequence begins, and the end of the last; None for single rows
     runs: Mapping[str, Runs] | None = None  # columns of runs, by name
     latent: Int32s | None = None  # what a run has imputed, one an example or a token; never stored, lost by `piece`
+    kept: bool = False  # whether it stays in this process, so that rows of constraints may refer to it
 
     @property
     def n_examples(self) -> int:
@@ -82,7 +83,7 @@ class Shard:
         cost = None if self.cost is None else self.cost[begin:end]
         margin = None if self.margin is None else self.margin[begin:end]
         runs = self.runs and {name: column.take(slice(begin, end)) for name, column in self.runs.items()}
-        return Shard(self.number, self.first + begin, x, self.y[rows], cost, margin, tokens, runs)
+        return Shard(self.number, self.first + begin, x, self.y[rows], cost, margin, tokens, runs, kept=self.kept)
 
     @property
     def nbytes(self) -> int:

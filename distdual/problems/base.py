@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.shard import Shard, copy_runs, take_rows
-from distdual.rows import Floats, Int32s, Ints, OuterRows, Rows
+from distdual.rows import Floats, Int32s, Ints, OuterRows, ReferredRows
 
 
 class Keys(NamedTuple):
@@ -36,9 +36,11 @@ class Keys(NamedTuple):
         return Keys(indptr, values)
 
 
-def take_constraint_rows(rows: Rows, which: Any) -> Rows:
+def take_constraint_rows(rows: Any, which: Any) -> Any:
     if isinstance(rows, OuterRows):
         return rows._replace(at=rows.at[which], plus=rows.plus[which], minus=rows.minus[which], scale=rows.scale[which])
+    if isinstance(rows, ReferredRows):
+        return rows._replace(at=rows.at[which], scale=rows.scale[which])
     return take_rows(rows, which)
 
 
@@ -48,7 +50,7 @@ class Constraints(NamedTuple):
     example: Ints  # (n,) the example i, numbered through the whole data set
     cost: Floats  # (n,) what ξ_i costs: C_i = C · cost
     margin: Floats  # (n,) l_k
-    rows: Rows  # (n, n_weights) x_k
+    rows: Any  # (n, n_weights) x_k: Rows, or ReferredRows on their way from a shard that is kept to the cache
     keys: Keys
 
     def take(self, which: Any) -> "Constraints":

@@ -16,7 +16,7 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernel import bare_kernel
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, scores, signed_rows
+from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, rows_of, scores
 from distdual.rows import Features, Floats, Int32s, Ints, dot
 
 
@@ -61,7 +61,7 @@ class Binary(Problem):
             shard.first + chosen,
             self.costs(shard)[chosen],
             self._margins(shard)[chosen],
-            signed_rows(shard.x, shard.y[chosen], chosen, self.n_weights, self.bias),
+            rows_of(shard, chosen, np.where(shard.y[chosen] == 1, 1.0, -1.0), self.n_weights, self.bias),
             keys,
         )
 

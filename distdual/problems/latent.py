@@ -14,13 +14,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from distdual.data.referred import copied
 from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernel import bare_kernel
 from distdual.problems.base import Constraints, Keys, Offenders
 from distdual.problems.completed import LatentProblem, check_range, latent_of
-from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, signed_rows
-from distdual.rows import Bools, Features, Floats, Int32s, Ints, add, dot
+from distdual.problems.linear import check_bias, check_class_cost, costs_by_class
+from distdual.rows import Bools, Features, Floats, Int32s, Ints, ReferredRows, add, dot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,8 @@ class Latent(LatentProblem):
 
     def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
         at = bags_of(shard)[chosen] + keys.values
-        rows = signed_rows(shard.x, shard.y[at], at, self.n_weights, self.bias)
+        sign = np.where(shard.y[at] == 1, 1.0, -1.0)
+        rows = copied(ReferredRows(shard.x, at, sign, float(np.float32(self.bias)), self.n_weights))
         return Constraints(shard.first + chosen, self.costs(shard)[chosen], np.ones(len(chosen)), rows, keys)
 
     def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from distdual.data.referred import copied
 from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernel import bare_kernel
-from distdual.rows import CsrRows, DenseRows, Features, Floats, Int32s, Ints, Singles, dot
+from distdual.rows import Features, Floats, Ints, ReferredRows, dot
 
 
 def check_bias(bias: float) -> None:
@@ -44,43 +45,7 @@ def find_scores(x: Features, w: Floats, bias_score: float, scores: Floats) -> No
         scores[i] = dot(x, i, w) + bias_score
 
 
-def signed_rows(x: Features, positive: Int32s, chosen: Ints, n_weights: int, bias: float) -> Features:
-    """±(features_i, bias) of the chosen examples, + where `positive` is 1."""
-    if isinstance(x, DenseRows):
-        dense = np.empty((len(chosen), n_weights), dtype=np.float32)
-        sign_dense(x.values, positive, chosen, np.float32(bias), dense)
-        return DenseRows(dense)
-    lengths = np.diff(x.indptr)[chosen] + (bias != 0)
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    rows = CsrRows(indptr, np.empty(indptr[-1], dtype=x.indices.dtype), np.empty(indptr[-1], dtype=np.float32))
-    sign_csr(x, positive, chosen, np.float32(bias), n_weights - 1, rows)
-    return rows
-
-
-@bare_kernel
-def sign_dense(x: Singles, positive: Int32s, chosen: Ints, bias: np.float32, rows: Singles) -> None:
-    """rows_k = ±(x_i, bias) for i = chosen_k; fills `rows`, whose width says whether there is a bias."""
-    width = x.shape[1]
-    for k in range(len(chosen)):
-        i = chosen[k]
-        sign = np.float32(1.0) if positive[k] == 1 else np.float32(-1.0)
-        for j in range(width):
-            rows[k, j] = sign * x[i, j]
-        for j in range(width, rows.shape[1]):
-            rows[k, j] = sign * bias
-
-
-@bare_kernel
-def sign_csr(x: CsrRows, positive: Int32s, chosen: Ints, bias: np.float32, bias_at: int, rows: CsrRows) -> None:
-    """The same for sparse rows; rows.indptr is given, indices and values are filled."""
-    for k in range(len(chosen)):
-        i = chosen[k]
-        sign = np.float32(1.0) if positive[k] == 1 else np.float32(-1.0)
-        at = rows.indptr[k]
-        for j in range(x.indptr[i], x.indptr[i + 1]):
-            rows.indices[at] = x.indices[j]
-            rows.values[at] = sign * x.values[j]
-            at += 1
-        if bias != 0.0:
-            rows.indices[at] = bias_at
-            rows.values[at] = sign * bias
+def rows_of(shard: Shard, chosen: Ints, scale: Floats, width: int, bias: float) -> Features | ReferredRows:
+    """scale_k (features, bias) of the chosen examples, where scale is 1 or −1; copies, unless the shard is kept."""
+    rows = ReferredRows(shard.x, chosen, scale, float(np.float32(bias)), width)
+    return rows if shard.kept else copied(rows)

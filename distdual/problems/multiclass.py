@@ -18,7 +18,7 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernel import bare_kernel, gather_kernel, kernel
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, signed_rows
+from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, rows_of
 from distdual.rows import DenseRows, Floats, Int32s, Ints, OuterRows, Singles
 
 SCORES = 2**15  # that are computed together: what comes after finds them near
@@ -87,7 +87,7 @@ class Multiclass(Problem):
     def outer_rows(self, shard: Shard, chosen: Ints, plus: Int32s, minus: Int32s, scale: Floats) -> OuterRows:
         """scale · (e_plus − e_minus) ⊗ (features, bias); the features of an example are there once."""
         which, at = np.unique(chosen, return_inverse=True)
-        x = signed_rows(shard.x, np.ones(len(which), dtype=np.int32), which, self.width, self.bias)
+        x = rows_of(shard, which, np.ones(len(which)), self.width, self.bias)
         return OuterRows(x, at, plus, minus, scale, self.width)
 
     def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:

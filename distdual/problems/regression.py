@@ -16,7 +16,7 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernel import bare_kernel
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.linear import check_bias, scores, signed_rows
+from distdual.problems.linear import check_bias, rows_of, scores
 from distdual.rows import Floats, Int32s, Ints
 
 
@@ -53,8 +53,8 @@ class Regression(Problem):
         return np.ones(shard.n_examples) if shard.cost is None else shard.cost
 
     def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
-        sign = np.where(keys.values == 0, 1, -1)
-        rows = signed_rows(shard.x, 1 - keys.values, chosen, self.n_weights, self.bias)
+        sign = np.where(keys.values == 0, 1.0, -1.0)
+        rows = rows_of(shard, chosen, sign, self.n_weights, self.bias)
         return Constraints(
             shard.first + chosen, self.costs(shard)[chosen], sign * shard.y[chosen] - self.epsilon, rows, keys
         )

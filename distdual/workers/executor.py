@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -137,6 +138,7 @@ class InlineExecutor:
         if self.shards is None:
             return load_and_scan(self.source, self.problem, w, scan)
         loaded = self.shards.get(scan.shard) or load_shard(self.source, scan.shard)
+        loaded = loaded._replace(shard=replace(loaded.shard, kept=True))
         self.shards[scan.shard] = loaded.paid()
         return scan_shard(self.problem, loaded, w, scan)
 

@@ -1,7 +1,7 @@
 """What does a worker find in one shard at one w? Pure: the same arguments give the same report."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from distdual.data.shard import Shard
 from distdual.data.store import Dataset, open_once
 from distdual.errors import InputError
 from distdual.problems.base import Constraints, Offenders, Problem
-from distdual.rows import Floats, product
+from distdual.rows import Floats, Ints, product
 from distdual.workers.folds import Fold
 from distdual.workers.groups import EXAMPLE, SHARD, fingerprints, group_members, sum_members
 from distdual.workers.identity import Identities, are_new, identities
@@ -63,6 +63,7 @@ class ShardReport(NamedTuple):
     n_examples: int  # that the oracle was asked about
     loss: float  # Σ_i cost_i ξ_i(w) over the examples scanned
     offenders: Constraints  # violated and not known
+    new_loss: float  # the part of `loss` that these show
     bytes_read: int
     read_seconds: float
     compute_seconds: float
@@ -77,18 +78,21 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
     shard = loaded.shard
     if (scan.begin, scan.end) != (0, None):
         shard = shard.piece(scan.begin, shard.n_examples if scan.end is None else scan.end)
+    if scan.grain != EXAMPLE:
+        shard = replace(shard, kept=False)  # sums of rows are made here
     found = recent_offenders(problem, shard, w, scan.recent) if scan.recent else problem.offenders(w, shard)
     if scan.fold is not None:
         left_out = scan.fold.holds(np.arange(shard.first, shard.first + shard.n_examples))
         found = found._replace(slack=np.where(left_out, 0.0, found.slack))
-    loss = product(problem.costs(shard), found.slack)
+    costs = problem.costs(shard)
+    loss = product(costs, found.slack)
     if not np.isfinite(loss):
         row = int(np.argmax(~np.isfinite(found.slack)))
         raise InputError(
             f"shard {shard.number}, row {row}: the loss is {found.slack[row]}; "
             "its features are NaN, infinite or too large"
         )
-    constraints = offending(problem, shard, found, scan)
+    constraints, shown = offending(problem, shard, found, scan)
     return ShardReport(
         shard.number,
         scan.version,
@@ -96,6 +100,7 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
         0 if scan.recent else shard.n_examples,
         loss,
         constraints,
+        product(costs[shown], found.slack[shown]),
         loaded.bytes_read,
         loaded.read_seconds,
         time.perf_counter() - begin,
@@ -104,13 +109,13 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
     )
 
 
-def offending(problem: Problem, shard: Shard, found: Offenders, scan: Scan) -> Constraints:
-    """What is violated and not known: a constraint an example, or one for each group of them."""
+def offending(problem: Problem, shard: Shard, found: Offenders, scan: Scan) -> tuple[Constraints, Ints]:
+    """What is violated and not known: a constraint an example, or one for each group of them; and their examples."""
     if scan.grain == EXAMPLE:
         violated = np.flatnonzero(found.slack > 0)
         keys = found.keys.take(violated)
         new = np.flatnonzero(are_new(identities(shard.first + violated, keys), scan.known))
-        return problem.constraints(shard, violated[new], keys.take(new))
+        return problem.constraints(shard, violated[new], keys.take(new)), violated[new]
     violated = np.flatnonzero((found.slack > 0) & (problem.costs(shard) > 0))
     members = group_members(violated, found.keys.take(violated), min(scan.grain, SHARD))
     group, keys = fingerprints(shard.first, members, min(scan.grain, SHARD))
@@ -119,7 +124,7 @@ def offending(problem: Problem, shard: Shard, found: Offenders, scan: Scan) -> C
     margin, rows = sum_members(problem, shard, members)
     if scan.notes:
         scan.notes.write(members._replace(example=scan.begin + members.example))
-    return Constraints(group[new], np.ones(len(new)), margin, rows, keys.take(new))
+    return Constraints(group[new], np.ones(len(new)), margin, rows, keys.take(new)), members.example
 
 
 def load_and_scan(source: Openable, problem: Problem, w: Floats, scan: Scan) -> ShardReport:

@@ -1,16 +1,21 @@
 """A scan is a pure function of the shard, the problem, the weights and what is known already."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distdual.data.referred import packed
 from distdual.data.store import open_dataset
 from distdual.errors import InputError
 from distdual.problems.base import Keys
 from distdual.problems.binary import Binary
+from distdual.problems.multiclass import Multiclass
+from distdual.rows import OuterRows, ReferredRows
+from distdual.workers.groups import EXAMPLE, SHARD
 from distdual.workers.identity import identities, mix_identities
 from distdual.workers.reading import Loaded, load_shard
 from distdual.workers.scan import Scan, Source, load_and_scan, scan_shard
@@ -61,6 +66,34 @@ def test_what_the_coordinator_knows_is_not_sent_again_but_counts(sparse):
     report = scan(shard, known=known)
     assert report.loss == everything.loss
     assert_same_constraints(report.offenders, everything.offenders.take(slice(1, None, 2)))
+
+
+@shards
+@pytest.mark.parametrize("problem", [PROBLEM, Multiclass(n_features=4, classes=CLASSES, bias=1.0)], ids=["one", "some"])
+def test_offenders_of_a_shard_that_is_kept_are_not_copied(sparse, problem):
+    shard = shard_of(MADE, sparse=sparse, first=60)
+    w = np.random.default_rng(1).normal(size=problem.n_weights)
+    sent, near = (scan(each, w, problem=problem).offenders for each in (shard, replace(shard, kept=True)))
+    features = near.rows.x if isinstance(near.rows, OuterRows) else near.rows
+    assert isinstance(features, ReferredRows)
+    assert features.x.values is shard.x.values
+    np.testing.assert_array_equal(
+        naive.dense(packed(near.rows), problem.n_weights), naive.dense(sent.rows, problem.n_weights)
+    )
+
+
+@shards
+@pytest.mark.parametrize("grain", [EXAMPLE, 4, SHARD], ids=["single examples", "groups of four", "the shard"])
+def test_the_loss_that_offenders_show_is_told_apart(sparse, grain):
+    shard = shard_of(MADE, sparse=sparse, first=60)
+    task = Scan(shard.number, 7, NOTHING, grain=grain)
+    everything = scan_shard(PROBLEM, Loaded(shard, 0, 0.0), W, task)
+    known = identities(everything.offenders.example, everything.offenders.keys)[::2]
+    for report in (everything, scan_shard(PROBLEM, Loaded(shard, 0, 0.0), W, replace(task, known=known))):
+        found = report.offenders
+        short = found.margin - naive.dense(found.rows, 5) @ W
+        assert report.new_loss == pytest.approx(found.cost @ np.maximum(0.0, short), rel=1e-9)
+    assert everything.new_loss == pytest.approx(everything.loss, rel=1e-12)
 
 
 def test_weights_that_violate_nothing_give_an_empty_report():

@@ -1,0 +1,61 @@
+"""How are rows that refer to a matrix copied, so that they stand by themselves?"""
+
+import numpy as np
+
+from distdual.kernel import bare_kernel
+from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints, OuterRows, ReferredRows, Rows
+
+
+def packed(rows: Rows | ReferredRows) -> Rows:
+    """The same with features of their own."""
+    if isinstance(rows, OuterRows):
+        return rows._replace(x=copied(rows.x)) if isinstance(rows.x, ReferredRows) else rows
+    return copied(rows) if isinstance(rows, ReferredRows) else rows
+
+
+def copied(rows: ReferredRows) -> Features:
+    if isinstance(rows.x, DenseRows):
+        dense = DenseRows(np.empty((len(rows.at), rows.width), dtype=np.float32))
+        copy_dense(rows.x, rows.at, rows.scale, np.float32(rows.bias), dense)
+        return dense
+    indptr = lengths_summed(rows)
+    indices, values = np.empty(indptr[-1], dtype=rows.x.indices.dtype), np.empty(indptr[-1], dtype=np.float32)
+    sparse = CsrRows(indptr, indices, values)
+    copy_csr(rows.x, rows.at, rows.scale, np.float32(rows.bias), rows.width - 1, sparse)
+    return sparse
+
+
+def lengths_summed(rows: ReferredRows) -> Ints:
+    """The indptr of a copy of sparse rows."""
+    assert isinstance(rows.x, CsrRows)
+    lengths = np.diff(rows.x.indptr)[rows.at] + (rows.bias != 0)
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
+@bare_kernel
+def copy_dense(x: DenseRows, chosen: Ints, scale: Floats, bias: np.float32, rows: DenseRows) -> None:
+    """rows_k = scale_k (x_i, bias) for i = chosen_k; fills `rows`, whose width says whether there is a bias."""
+    width = x.values.shape[1]
+    for k in range(len(chosen)):
+        i = chosen[k]
+        factor = np.float32(scale[k])
+        for j in range(width):
+            rows.values[k, j] = factor * x.values[i, j]
+        for j in range(width, rows.values.shape[1]):
+            rows.values[k, j] = factor * bias
+
+
+@bare_kernel
+def copy_csr(x: CsrRows, chosen: Ints, scale: Floats, bias: np.float32, bias_at: int, rows: CsrRows) -> None:
+    """The same for sparse rows; rows.indptr is given, indices and values are filled."""
+    for k in range(len(chosen)):
+        i = chosen[k]
+        factor = np.float32(scale[k])
+        at = rows.indptr[k]
+        for j in range(x.indptr[i], x.indptr[i + 1]):
+            rows.indices[at] = x.indices[j]
+            rows.values[at] = factor * x.values[j]
+            at += 1
+        if bias != 0.0:
+            rows.indices[at] = bias_at
+            rows.values[at] = factor * bias
