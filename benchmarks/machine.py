@@ -7,6 +7,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
+IN_ADVANCE = 2**31  # bytes, more than the cases of one suite need at a time
 PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "dask", "zarr", "snapml", "liblinear-official", "dask-ml")
 PACKAGES += ("sklearn-contrib-lightning", "pyspark", "python-crfsuite", "dlib")
 
@@ -34,15 +35,21 @@ def keep_memory() -> bool:
     """Have this process keep what is freed in it, whoever frees it; False where the C library is not glibc.
 
     A virtual machine may give freed memory back to its host, and be slow to get it again: here 3 ms a MB. Without this,
-    a solver is timed by how much the one before it has freed.
+    a solver is timed by how much the one before it has freed. So that none pays for memory that the process has not
+    had before, it takes some in advance: a solver whose arrays lie elsewhere each time would, at every run.
     """
     trim_threshold, top_pad, mmap_max, arena_max = -1, -2, -4, -8  # <malloc.h>
+    c = ctypes.CDLL(None)
     try:
-        mallopt = ctypes.CDLL(None).mallopt
+        mallopt = c.mallopt
     except AttributeError:
         return False
     told = {trim_threshold: -1, mmap_max: 0, top_pad: 2**28, arena_max: 1}
     taken = [mallopt(name, value) for name, value in told.items()]
+    c.malloc.restype = ctypes.c_void_p
+    place = ctypes.c_void_p(c.malloc(ctypes.c_size_t(IN_ADVANCE)))
+    ctypes.memset(place, 0, IN_ADVANCE)
+    c.free(place)
     return all(taken)
 
 

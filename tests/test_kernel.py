@@ -14,7 +14,7 @@ from distdual.coordinator.cache import all_curvatures
 from distdual.coordinator.space import Plain
 from distdual.rows import DenseRows
 out = np.empty(1)
-all_curvatures(Plain(), DenseRows(np.array([[1.0, 2.0]], dtype=np.float32)), out)
+all_curvatures(Plain(), DenseRows(np.array([[1.0, 2.0]], dtype=np.float32)), np.array([0]), out)
 print(out[0], sum(all_curvatures.stats.cache_hits.values()))
 """
 

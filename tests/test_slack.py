@@ -125,7 +125,7 @@ def test_the_budget_holds_the_lower_bound_does_not_fall_and_training_goes_on(kin
 def test_the_log_tells_what_was_done_for_want_of_room(tmp_path):
     data = write(tmp_path, "binary", 900)
     log = {"log": str(tmp_path / "log")}
-    result = run(data, tmp_path / "model", "binary", slack="example", cache_bytes=3000.0, output=log)
+    result = run(data, tmp_path / "model", "binary", slack="example", cache_bytes=2600.0, output=log)
     rebuilt(tmp_path / "model", "binary")
     lines = map(json.loads, (tmp_path / "log").read_text().splitlines())
     events = [event for line in lines for event in line["events"]]

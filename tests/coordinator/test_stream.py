@@ -14,6 +14,7 @@ from distdual.coordinator.record import Round
 from distdual.coordinator.schedule import Ascent, Pass, Piece, cut_pieces, cut_rounds
 from distdual.coordinator.stream import AsyncTrainer, Flight, ahead, whole_shards
 from distdual.coordinator.train import Outcome
+from distdual.data.referred import packed
 from distdual.data.store import open_dataset
 from distdual.workers.executor import InlineExecutor, open_executor
 from distdual.workers.scan import ShardReport
@@ -131,7 +132,7 @@ def test_an_offender_that_w_has_overtaken_is_not_kept(tmp_path):
     version = trainer.publish(np.zeros(D))
     (report,) = executor.reports([trainer._scan_of(Piece(0, 0, 40), version, 1)])
     assert len(report.offenders.margin) == 40
-    x = report.offenders.rows.values.astype(np.float64)
+    x = packed(report.offenders.rows).values.astype(np.float64)
     trainer.solver.w[:] = 100 * x[0]
     slack = report.offenders.margin - x @ trainer.solver.w
     left = trainer._still_violated(report).offenders
