@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from distdual.coordinator.schedule import (
     CERTIFY_EVERY,
+    FEWER,
     FIRST_PIECE,
     PATIENCE,
     Ascent,
@@ -162,12 +163,12 @@ def test_the_cached_problem_is_not_solved_beyond_what_the_target_asks(schedule):
 
 def test_what_only_the_ascent_can_close_is_left_to_it_even_if_it_climbs_slowly():
     plan = climbing(0.01, 5)
-    assert after_scan(plan, 0.004, 1e-3) == Ascent(0.004, 5, patience=PATIENCE)
+    assert after_scan(plan, 0.04, 1e-3) == Ascent(FEWER * 0.04, 5, patience=PATIENCE)
     assert after_scan(plan, 0.0, 1e-3) == Ascent(5e-4, 5, patience=PATIENCE)
 
 
 def test_where_a_scan_found_much_that_is_new_the_slope_decides():
-    assert after_scan(climbing(0.01, 5), 0.011, 1e-3) == climbing(0.01, 5)
+    assert after_scan(climbing(0.01, 5), 0.11, 1e-3) == climbing(0.01, 5)
 
 
 def test_a_plan_without_slope_stays_as_it_is():
