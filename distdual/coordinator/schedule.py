@@ -17,6 +17,7 @@ CERTIFY_EVERY = 4  # passes, at the least
 MOST_ROUNDS = 16  # of a later pass
 SLACK = 0.5  # of the target gap that the cached problem may keep
 FEWER = 0.1  # of the loss that one scan has found not to be cached, the next one is likely to find
+DEAR = 4.0  # times the work of all passes, above which ascents are what a run spends its time on
 CHEAP = 8.0  # sweeps that a pass of the oracle may cost, which others share, to be no dearer than a look at the cache
 PATIENCE = 20.0  # times the work of a scan that an ascent may take which no scan can replace
 LEAST_PIECE = 128  # examples that are worth a scan of their own
@@ -147,13 +148,14 @@ def climbing(tolerance: float, max_sweeps: int, *, confirm: bool = True, trustin
     return Ascent(tolerance, max_sweeps, slope=True, confirm=confirm, trusting=trusting)
 
 
-def after_scan(plan: Ascent, unseen: float, target: float) -> Ascent:
+def after_scan(plan: Ascent, unseen: float, target: float, climbed: float) -> Ascent:
     """The ascent after a scan of all examples at one w, of whose P at most the share `unseen` was not yet cached.
 
-    The next scan will find less of it. A gap of the cached problem above what it will find is for the ascent to close,
-    even if it climbs slowly: a scan cannot.
+    A gap of the cached problem above that share is for the ascent to close, even if it climbs slowly: a scan cannot.
+    The next scan will find less, so that a pass is saved by an ascent to what it will find. `climbed` is the work of
+    all ascents so far, in oracle calls: where that is much, a pass is the cheaper way.
     """
-    tolerance = max(SLACK * target, FEWER * unseen)
+    tolerance = max(SLACK * target, unseen * (FEWER if climbed <= DEAR else 1.0))
     if not plan.slope or tolerance > plan.tolerance:
         return plan
     return replace(plan, tolerance=tolerance, slope=False, patience=PATIENCE)
