@@ -55,6 +55,8 @@ def take_in_advance(c: ctypes.CDLL) -> None:
     """Have memory of this process written to once, in pages as large as NumPy asks for where its arrays are large."""
     c.malloc.restype = ctypes.c_void_p
     place = c.malloc(ctypes.c_size_t(IN_ADVANCE))
+    if place is None:  # then it is to be had piece by piece
+        return
     first = -(-place // LARGE_PAGE) * LARGE_PAGE
     advise_huge_pages = 14  # <sys/mman.h>
     c.madvise(ctypes.c_void_p(first), ctypes.c_size_t(IN_ADVANCE - LARGE_PAGE), advise_huge_pages)

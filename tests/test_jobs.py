@@ -109,6 +109,7 @@ def test_the_recipe_copies_all_that_an_installation_needs(tmp_path: Path) -> Non
     assert (tmp_path / "jobs" / "train.py").exists()
 
 
+@pytest.mark.slow  # README's session on S3 and the tests of submitted jobs do the same, one after the other
 @pytest.mark.timeout(300)
 def test_the_job_of_the_compose_file_runs(cluster: Cluster, tmp_path: Path) -> None:
     *shell, script = SERVICES["job"]["command"]

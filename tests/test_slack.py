@@ -76,7 +76,7 @@ def rebuilt(model: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "prior", [pytest.param(p, marks=[pytest.mark.slow] if p == "a precision" else []) for p in PRIORS]
+    "prior", [pytest.param(p, marks=[] if p == "no prior" else [pytest.mark.slow]) for p in PRIORS]
 )
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_the_optimum_is_the_same_whoever_shares_a_slack(kind, prior, tmp_path):

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from distdual.coordinator.stride import WIDEST
 from distdual.kernel import bare_kernel, kernel
 from distdual.rows import Floats, Ints, Rows, add, dot, product
 
@@ -29,7 +30,7 @@ class Face(NamedTuple):
 
     slots: Ints  # (n,)
     indptr: Ints  # (n_groups + 1,) into slots
-    tight: Ints  # (n_groups,) 1 where the slack is used up: what one α gains, another has to give
+    tight: Ints  # (n_groups,) 1 where some are free but the slack is used up: what one α gains, another has to give
 
 
 @kernel
@@ -43,24 +44,25 @@ def ascend_face(
     group_indptr: Ints,
     groups: Ints,
     w: Floats,
-    most: int,
+    budget: int,
 ) -> tuple[float, int]:
-    """Up to `most` conjugate gradients for these groups; returns the gain in D and the work, in visits.
+    """Conjugate gradients for these groups, for about so many visits; returns the gain in D and the visits it took.
 
-    Changes alpha and w. No more α can be free at an optimum than there are weights, unless rows depend on each other:
-    where more are, the face is not yet found, and nothing is done.
+    Changes alpha and w. At an optimum no more α are free than there are weights and slacks that are used up, unless
+    rows depend on each other: where more are, the face is not yet found, and nothing is done.
     """
     face = find_face(alpha, curve, capacity, members, group_indptr, groups)
     n = len(face.slots)
-    if n == 0 or n > len(w):
+    if n == 0 or n > len(w) + face.tight.sum():
         return 0.0, len(groups)
+    turn = 2 * n + len(w) // WIDEST
     g, d, along = np.empty(n), np.zeros(n), np.empty(len(w))
     for s in range(n):
         g[s] = margin[face.slots[s]] - dot(rows, face.slots[s], w)
-    turns = conjugate_gradients(rows, curve, face, g.copy(), most, d, along)
+    turns = conjugate_gradients(rows, curve, face, g.copy(), budget // turn, d, along)
     shorten(alpha, capacity, members, group_indptr, groups, face, d)
     slope, bend = product(g, d), combine(rows, face.slots, d, along)
-    work = len(groups) + 2 * n * (turns + 1)
+    work = len(groups) + turn * (turns + 1)
     if not (slope > 0.0 and bend > 0.0):
         return 0.0, work
     share = min(1.0, slope / bend)
@@ -91,8 +93,8 @@ def find_face(alpha: Floats, curve: Floats, capacity: Floats, members: Ints, gro
                 slots[n] = k
                 n += 1
         if used >= USED_UP * capacity[groups[t]]:
-            tight[t] = 1
             n = n if n - begin > 1 else begin
+            tight[t] = 1 if n > begin else 0
         indptr[t + 1] = n
     return Face(slots[:n], indptr, tight)
 

@@ -153,7 +153,7 @@ def after_scan(plan: Ascent, unseen: float, target: float, climbed: float) -> As
 
     A gap of the cached problem above that share is for the ascent to close, even if it climbs slowly: a scan cannot.
     The next scan will find less, so that a pass is saved by an ascent to what it will find. `climbed` is the work of
-    all ascents so far, in oracle calls: where that is much, a pass is the cheaper way.
+    all ascents so far beside that of all passes: where it is much, a pass is the cheaper way.
     """
     tolerance = max(SLACK * target, unseen * (FEWER if climbed <= DEAR else 1.0))
     if not plan.slope or tolerance > plan.tolerance:

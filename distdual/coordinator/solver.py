@@ -83,7 +83,7 @@ class Solver:
 
         Every sweep over all groups is followed by sweeps over those that moved, while these gain more per update than
         all since the full sweep did. The next full sweep is the check on what was left out. Now and then the free α are
-        moved together, which may take as long as all sweeps so far. The cached problem's gap
+        moved together, which may take as long as all that came before. The cached problem's gap
         steers the work; it says nothing about constraints that are not cached. UB′ only tells when it is time to look,
         unless the plan lets it decide: it takes each loss at another w, and may be below the optimum. Where a scan is
         as cheap as a look, the scan is the look, and shows how far to trust UB′ next time. `gained` and `spent` are the
@@ -138,14 +138,14 @@ class Solver:
         return gain, work
 
     def _ascend_face(self, active: Ints, work: int) -> tuple[float, int]:
-        """Move the free α of these groups together, at the price of at most so many visits; returns gain and work."""
+        """Move the free α of these groups together, at the price of about so many visits; returns gain and work."""
         if not self.prior.plain or not len(active):
             return 0.0, 0
         view = self._arrays()
         alone = np.arange(len(view.alpha) + 1)
         groups = (view.most, alone, alone) if self.cache.single else (view.capacity, view.members, view.group_indptr)
         columns = (view.rows, view.margin, view.alpha, view.curve, *groups)
-        gain, cost = ascend_face(*columns, active, self.w, work // (2 * len(active)))
+        gain, cost = ascend_face(*columns, active, self.w, work)
         self.updates += cost
         return gain, cost
 

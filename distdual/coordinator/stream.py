@@ -236,11 +236,12 @@ class AsyncTrainer(Trainer):
         found = report.offenders
         if not len(found.margin) or self.grouping.grain == ALL:
             return report
+        found = found._replace(rows=packed(found.rows))
         slack = np.empty(len(found.margin))
-        slacks(packed(found.rows), found.margin, self.solver.w, slack)
+        slacks(found.rows, found.margin, self.solver.w, slack)
         still = np.flatnonzero(slack > 0)
         self.totals.stale += len(slack) - len(still)
-        return report if len(still) == len(slack) else report._replace(offenders=found.take(still))
+        return report._replace(offenders=found if len(still) == len(slack) else found.take(still))
 
     def _land(self, flight: Flight) -> None:
         """The last report of a pass is in."""

@@ -177,7 +177,7 @@ class Trainer:
             done = plan.certify and self._gap() <= self.config.gap  # α may stay as it was at the last bound
             if plan.certify and not done:
                 self.shown = self._lift(reports, w) if self.config.offender_cache else np.inf
-                climbed = self.solver.updates / (self.problem.oracle_work * self.totals.oracle_calls)
+                climbed = self.solver.updates / max(1.0, self.problem.oracle_work * self.totals.oracle_calls)
                 ascent = after_scan(ascent, self._learn(reports, losses, w), self.config.gap, climbed)
             if not done:
                 self._improve(reports, scans, ascent)

@@ -28,7 +28,7 @@ def copied(rows: ReferredRows) -> Features:
 def lengths_summed(rows: ReferredRows) -> Ints:
     """The indptr of a copy of sparse rows."""
     assert isinstance(rows.x, CsrRows)
-    lengths = np.diff(rows.x.indptr)[rows.at] + (rows.bias != 0)
+    lengths = rows.x.indptr[rows.at + 1] - rows.x.indptr[rows.at] + (rows.bias != 0)
     return np.concatenate([[0], np.cumsum(lengths)])
 
 

@@ -13,6 +13,7 @@ from distdual.data.memory import MemoryDataset
 from distdual.data.store import Dataset
 from distdual.errors import InputError
 from distdual.problems.base import Problem
+from distdual.problems.completed import Completed
 from distdual.rows import Floats
 from distdual.workers.cluster import connect, send_module
 from distdual.workers.on_dask import DaskExecutor
@@ -138,9 +139,15 @@ class InlineExecutor:
         if self.shards is None:
             return load_and_scan(self.source, self.problem, w, scan)
         loaded = self.shards.get(scan.shard) or load_shard(self.source, scan.shard)
-        loaded = loaded._replace(shard=replace(loaded.shard, kept=True))
+        loaded = loaded._replace(shard=replace(loaded.shard, kept=may_refer(self.problem)))
         self.shards[scan.shard] = loaded.paid()
         return scan_shard(self.problem, loaded, w, scan)
+
+
+def may_refer(problem: Problem) -> bool:
+    """Whether rows may refer to a shard that is kept: a user's own problem that builds on ours may look into them."""
+    inner = problem.problem if isinstance(problem, Completed) else problem
+    return type(inner).__module__.startswith("distdual.")
 
 
 @contextlib.contextmanager

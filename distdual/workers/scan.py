@@ -78,8 +78,8 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
     shard = loaded.shard
     if (scan.begin, scan.end) != (0, None):
         shard = shard.piece(scan.begin, shard.n_examples if scan.end is None else scan.end)
-    if scan.grain != EXAMPLE:
-        shard = replace(shard, kept=False)  # sums of rows are made here
+    if scan.grain != EXAMPLE or scan.recent:
+        shard = replace(shard, kept=False)  # rows are looked at, or summed up, here
     found = recent_offenders(problem, shard, w, scan.recent) if scan.recent else problem.offenders(w, shard)
     if scan.fold is not None:
         left_out = scan.fold.holds(np.arange(shard.first, shard.first + shard.n_examples))

@@ -20,6 +20,7 @@ from distdual.data.store import open_dataset
 from distdual.errors import InputError
 from distdual.problems.binary import Binary
 from distdual.problems.completed import Completed
+from distdual.rows import DenseRows, ReferredRows
 from distdual.workers.cluster import connect
 from distdual.workers.executor import DaskExecutor, InlineExecutor, open_executor
 from distdual.workers.scan import Scan, Source, load_and_scan
@@ -275,6 +276,14 @@ class TestDaskExecutor(ExecutorContract):
         executor = DaskExecutor(self.client, dataset, problem)
         executor.loaded = {} if keep else None
         return executor
+
+
+def test_rows_of_a_problem_that_builds_on_ours_are_copies_which_it_may_look_into(dataset):
+    for problem, kind in ((PROBLEM, ReferredRows), (SLOW, DenseRows)):
+        executor = InlineExecutor(dataset, problem)
+        executor.publish(0, W)
+        assert {type(report.offenders.rows) for report in executor.reports(scans(dataset))} == {kind}
+        executor.close()
 
 
 def test_a_report_says_who_made_it(client, dataset):
