@@ -102,7 +102,8 @@ class Solver:
             gain, work = self._sweep_active(sweep)
             if turn == due:
                 more, cost = self._ascend_face(sweep.active, own + work)
-                gain, work, due = gain + more, work + cost, 2 * due
+                due = 2 * due if more * work > gain * cost else 0  # never again, where sweeps gain more per visit
+                gain, work = gain + more, work + cost
             gained, spent, own = gained + gain, spent + work, own + work
             slow = plan.slope and not gain * spent > gained * work
             if slow or spent > limit or self.should_stop():
