@@ -160,25 +160,44 @@ def is_dense(rows: Any) -> bool:
 def csr_dot(indices: Any, values: Singles, begin: int, end: int, w: Floats) -> float:
     """Σ_j w[indices_j] values_j, as four sums, none of which waits for another.
 
-    Unsigned indices spare Numba's test for negative ones.
+    Places that count from 0, and unsigned indices, spare Numba's test for negative ones, a quarter of the time.
     """
+    at, x = indices[begin:end], values[begin:end]
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
-    fours = begin + (end - begin) // 4 * 4
-    for j in range(begin, fours, 4):
-        a += values[j] * w[np.uint64(indices[j])]
-        b += values[j + 1] * w[np.uint64(indices[j + 1])]
-        c += values[j + 2] * w[np.uint64(indices[j + 2])]
-        d += values[j + 3] * w[np.uint64(indices[j + 3])]
-    for j in range(fours, end):
-        a += values[j] * w[np.uint64(indices[j])]
+    fours = len(x) // 4 * 4
+    for j in range(0, fours, 4):
+        a += x[j] * w[np.uint64(at[j])]
+        b += x[j + 1] * w[np.uint64(at[j + 1])]
+        c += x[j + 2] * w[np.uint64(at[j + 2])]
+        d += x[j + 3] * w[np.uint64(at[j + 3])]
+    for j in range(fours, len(x)):
+        a += x[j] * w[np.uint64(at[j])]
     return (a + b) + (c + d)
 
 
 @gather_kernel
 def csr_add(indices: Any, values: Singles, begin: int, end: int, scale: float, w: Floats) -> None:
     """w[indices_j] += scale · values_j."""
-    for j in range(begin, end):
-        w[np.uint64(indices[j])] += scale * values[j]
+    at, x = indices[begin:end], values[begin:end]
+    for j in range(len(x)):
+        w[np.uint64(at[j])] += scale * x[j]
+
+
+@bare_kernel
+def csr_add_blocks(indices: Any, values: Singles, begin: int, end: int, table: Floats, out: Floats) -> None:
+    """out += Σ_j values_j table[indices_j], four rows of the table at a time."""
+    at, x = indices[begin:end], values[begin:end]
+    fours = len(x) // 4 * 4
+    for j in range(0, fours, 4):
+        a, b = table[np.uint64(at[j])], table[np.uint64(at[j + 1])]
+        c, d = table[np.uint64(at[j + 2])], table[np.uint64(at[j + 3])]
+        p, q, r, s = np.float64(x[j]), np.float64(x[j + 1]), np.float64(x[j + 2]), np.float64(x[j + 3])
+        for k in range(len(out)):
+            out[k] += (p * a[k] + q * b[k]) + (r * c[k] + s * d[k])
+    for j in range(fours, len(x)):
+        a, p = table[np.uint64(at[j])], np.float64(x[j])
+        for k in range(len(out)):
+            out[k] += p * a[k]
 
 
 @specialise(dot)
@@ -257,9 +276,9 @@ def _norm2(rows: Any, k: Any) -> Any:  # noqa: ARG001
         return total
 
     def csr(rows: Any, k: Any) -> Any:
-        total = 0.0
-        for j in range(rows.indptr[k], rows.indptr[k + 1]):
-            total += np.float64(rows.values[j]) * rows.values[j]
+        x, total = rows.values[rows.indptr[k] : rows.indptr[k + 1]], 0.0
+        for j in range(len(x)):
+            total += np.float64(x[j]) * x[j]
         return total
 
     def outer(rows: Any, k: Any) -> Any:

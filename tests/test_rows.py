@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from distdual.kernel import kernel
-from distdual.rows import add, as_csr, as_dense, dot, inner, n_rows, norm2
+from distdual.rows import add, as_csr, as_dense, csr_add_blocks, dot, inner, n_rows, norm2
 from tests import naive
 from tests.build import compiling, rows_of
 
@@ -100,6 +100,16 @@ def test_nan_in_a_row_shows(version, sparse):
     rows = rows_of([[1, np.nan]], sparse=sparse)
     assert np.isnan(row_dot(rows, 0, np.ones(2)))
     assert np.isnan(row_norm2(rows, 0))
+
+
+@compiling
+@given(x=arrays(np.float32, (3, 11), elements=st.sampled_from([0.0, 1.0, -2.5])), width=st.integers(1, 9))
+def test_blocks_of_a_table_add_up_to_the_product(x, width):
+    rows, table = rows_of(x, sparse=True), np.random.default_rng(width).normal(size=(x.shape[1], width))
+    for k in range(len(x)):
+        total = np.ones(width)
+        csr_add_blocks(rows.indices, rows.values, rows.indptr[k], rows.indptr[k + 1], table, total)
+        np.testing.assert_allclose(total, 1.0 + x[k].astype(np.float64) @ table, rtol=1e-12, atol=1e-12)
 
 
 @compiling

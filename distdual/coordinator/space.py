@@ -109,9 +109,10 @@ def shift_csr(
     space: Diagonal, indices: Any, values: Singles, begin: int, end: int, offset: int, step: float, w: Floats, v: Floats
 ) -> None:
     """The same for a sparse row."""
-    for i in range(begin, end):
-        c = offset + indices[i]
-        v[c] += step * values[i]
+    at, x = indices[begin:end], values[begin:end]
+    for j in range(len(x)):
+        c = np.uint64(offset + at[j])
+        v[c] += step * x[j]
         w[c] = max(space.mean[c] + space.variance[c] * v[c], space.floor[c])
 
 

@@ -51,11 +51,11 @@ def copy_csr(x: CsrRows, chosen: Ints, scale: Floats, bias: np.float32, bias_at:
     for k in range(len(chosen)):
         i = chosen[k]
         factor = np.float32(scale[k])
-        at = rows.indptr[k]
-        for j in range(x.indptr[i], x.indptr[i + 1]):
-            rows.indices[at] = x.indices[j]
-            rows.values[at] = factor * x.values[j]
-            at += 1
+        own, there = slice(rows.indptr[k], rows.indptr[k + 1]), slice(x.indptr[i], x.indptr[i + 1])
+        at, values, from_at, from_values = rows.indices[own], rows.values[own], x.indices[there], x.values[there]
+        for j in range(len(from_at)):
+            at[j] = from_at[j]
+            values[j] = factor * from_values[j]
         if bias != 0.0:
-            rows.indices[at] = bias_at
-            rows.values[at] = factor * bias
+            at[-1] = bias_at
+            values[-1] = factor * bias

@@ -144,9 +144,9 @@ def take_tokens(tokens: Ints, which: Any) -> tuple[Any, Ints]:
 def copy_runs(indptr: Ints, chosen: Ints, to: Ints, values: NDArray[Any], taken: NDArray[Any]) -> None:
     """What the chosen runs hold, from to_k on for the k-th of them; fills `taken`."""
     for k in range(len(chosen)):
-        begin = indptr[chosen[k]]
-        for j in range(to[k + 1] - to[k]):
-            taken[to[k] + j] = values[begin + j]
+        own, there = taken[to[k] : to[k + 1]], values[indptr[chosen[k]] : indptr[chosen[k] + 1]]
+        for j in range(len(own)):
+            own[j] = there[j]
 
 
 def take_runs(indptr: Ints, chosen: Ints) -> tuple[Ints, Ints]:

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from distdual.config import check_choice
 from distdual.data.shard import Shard
 from distdual.errors import InputError
-from distdual.kernel import bare_kernel, gather_kernel, kernel
+from distdual.kernel import bare_kernel, kernel
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
 from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, rows_of
-from distdual.rows import DenseRows, Floats, Int32s, Ints, OuterRows, Singles
+from distdual.rows import DenseRows, Floats, Int32s, Ints, OuterRows, Singles, csr_add_blocks
 
 SCORES = 2**15  # that are computed together: what comes after finds them near
 
@@ -176,13 +176,11 @@ def add_dense_scores(x: Singles, blocks: Floats, scores: Floats) -> None:
                         scores[i + k, c + 1] += of_right
 
 
-@gather_kernel
+@bare_kernel
 def add_csr_scores(indptr: Ints, indices: Any, values: Singles, by_feature: Floats, scores: Floats) -> None:
     """The same for sparse rows."""
     for i in range(len(scores)):
-        for p in range(indptr[i], indptr[i + 1]):
-            for k in range(scores.shape[1]):
-                scores[i, k] += values[p] * by_feature[indices[p], k]
+        csr_add_blocks(indices, values, indptr[i], indptr[i + 1], by_feature, scores[i])
 
 
 @kernel

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from distdual.kernel import kernel, specialise
-from distdual.rows import DenseRows, Features, Floats, Int32s, Ints, is_dense
+from distdual.kernel import inlined_kernel, kernel, specialise
+from distdual.rows import DenseRows, Features, Floats, Int32s, Ints, csr_add_blocks, is_dense
 
 
 @kernel
@@ -128,13 +128,12 @@ def _fill_scores(x: Any, first: Any, n: Any, emission: Any, scores: Any) -> Any:
     def csr(x: Any, first: Any, n: Any, emission: Any, scores: Any) -> Any:
         for t in range(n):
             scores[t, :] = 0.0
-            for p in range(x.indptr[first + t], x.indptr[first + t + 1]):
-                add_scaled(np.float64(x.values[p]), emission[x.indices[p]], scores[t])
+            csr_add_blocks(x.indices, x.values, x.indptr[first + t], x.indptr[first + t + 1], emission, scores[t])
 
     return dense if is_dense(x) else csr
 
 
-@kernel
+@inlined_kernel
 def add_scaled(scale: float, row: Floats, out: Floats) -> None:
     """out ← out + scale · row."""
     for k in range(len(out)):
