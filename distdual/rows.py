@@ -183,6 +183,24 @@ def csr_add(indices: Any, values: Singles, begin: int, end: int, scale: float, w
         w[np.uint64(at[j])] += scale * x[j]
 
 
+@gather_kernel
+def csr_dot_between(indices: Any, values: Singles, begin: int, end: int, plus: Floats, minus: Floats) -> float:
+    """Σ_j (plus − minus)[indices_j] values_j, in the same way."""
+    at, x = indices[begin:end], values[begin:end]
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    fours = len(x) // 4 * 4
+    for j in range(0, fours, 4):
+        p, q, r, s = np.uint64(at[j]), np.uint64(at[j + 1]), np.uint64(at[j + 2]), np.uint64(at[j + 3])
+        a += x[j] * (plus[p] - minus[p])
+        b += x[j + 1] * (plus[q] - minus[q])
+        c += x[j + 2] * (plus[r] - minus[r])
+        d += x[j + 3] * (plus[s] - minus[s])
+    for j in range(fours, len(x)):
+        p = np.uint64(at[j])
+        a += x[j] * (plus[p] - minus[p])
+    return (a + b) + (c + d)
+
+
 @bare_kernel
 def csr_add_blocks(indices: Any, values: Singles, begin: int, end: int, table: Floats, out: Floats) -> None:
     """out += Σ_j values_j table[indices_j], four rows of the table at a time."""
@@ -211,11 +229,12 @@ def _dot(rows: Any, k: Any, w: Any) -> Any:  # noqa: ARG001
     def csr(rows: Any, k: Any, w: Any) -> Any:
         return csr_dot(rows.indices, rows.values, rows.indptr[k], rows.indptr[k + 1], w)
 
-    def outer(rows: Any, k: Any, w: Any) -> Any:
-        x, i, plus, minus = rows.x, rows.at[k], rows.plus[k] * rows.width, rows.minus[k] * rows.width
-        return rows.scale[k] * (dot(x, i, w[plus : plus + rows.width]) - dot(x, i, w[minus : minus + rows.width]))
+    def outer_csr(rows: Any, k: Any, w: Any) -> Any:
+        x, i, above, below = rows.x, rows.at[k], rows.plus[k] * rows.width, rows.minus[k] * rows.width
+        plus, minus = w[above : above + rows.width], w[below : below + rows.width]
+        return rows.scale[k] * csr_dot_between(x.indices, x.values, x.indptr[i], x.indptr[i + 1], plus, minus)
 
-    def outer_dense(rows: Any, k: Any, w: Any) -> Any:  # reads the features once
+    def outer_dense(rows: Any, k: Any, w: Any) -> Any:  # both read the features once
         i, above, below = rows.at[k], rows.plus[k] * rows.width, rows.minus[k] * rows.width
         plus, minus, total = w[above : above + rows.width], w[below : below + rows.width], 0.0
         for j in range(rows.x.values.shape[1]):
@@ -223,7 +242,7 @@ def _dot(rows: Any, k: Any, w: Any) -> Any:  # noqa: ARG001
         return rows.scale[k] * total
 
     if is_outer(rows):
-        return outer_dense if is_dense(rows.types[0]) else outer
+        return outer_dense if is_dense(rows.types[0]) else outer_csr
     return dense if is_dense(rows) else csr
 
 

@@ -89,9 +89,9 @@ class Solver:
         as cheap as a look, the scan is the look, and shows how far to trust UB′ next time. `gained` and `spent` are the
         gain and the work of the round so far, in updates: what the slope rule compares with.
         """
-        gap, limit, own, due = np.inf, plan.patience * max(1.0, spent), 0, SETTLED
+        gap, limit, own, due, before = np.inf, plan.patience * max(1.0, spent), 0, SETTLED, np.inf
         for turn in range(1, 1 + (plan.max_sweeps if len(self.cache) else 0)):
-            self.mean = np.zeros(self.prior.n_weights)
+            self.mean, before = np.zeros(self.prior.n_weights), gap
             sweep = self._sweep(np.arange(self.cache.n_groups), self.mean)
             self.reached = self._dual()
             self.claim = gap = relative_gap(sweep.estimate, self.reached)
@@ -100,7 +100,9 @@ class Solver:
             if gap <= plan.tolerance:
                 break
             gain, work = self._sweep_active(sweep)
-            if turn == due:
+            if turn == due and gap * gap <= plan.tolerance * before:  # one more turn will do
+                due += 1
+            elif turn == due:
                 more, cost = self._ascend_face(sweep.active, own + work)
                 due = 2 * due if more * work > gain * cost else 0  # never again, where sweeps gain more per visit
                 gain, work = gain + more, work + cost
