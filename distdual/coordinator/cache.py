@@ -15,7 +15,7 @@ from distdual.coordinator.growing import ROOM, Growing, GrowingFeatures, Growing
 from distdual.coordinator.members import are_absent, group_up, merge
 from distdual.coordinator.newton import Scratch
 from distdual.coordinator.space import Plain, Space, curvature, space_of
-from distdual.data.referred import lengths_summed, packed
+from distdual.data.referred import are_mostly_zeros, lengths_summed, packed
 from distdual.errors import InputError
 from distdual.kernel import bare_kernel
 from distdual.prior import Prior
@@ -264,13 +264,19 @@ class ConstraintCache:
         return slots
 
     def _extend_rows(self, new: Constraints) -> GrowingFeatures | GrowingOuter:
-        """From here on rows have a place of their own, whatever they referred to; returns all of them."""
+        """From here on rows have a place of their own, whatever they referred to; returns all of them.
+
+        The first ones decide whether zeros are stored: sweeps read rows over and over.
+        """
         if isinstance(new.rows, OuterRows):
-            self.rows = self.rows or GrowingOuter(new.rows, room=self.room)
+            if self.rows is None:
+                self.rows = GrowingOuter(new.rows, room=self.room, sparse=are_mostly_zeros(new.rows.x))
             assert isinstance(self.rows, GrowingOuter)
             self.rows.extend(new.rows, self._sibling(new.example))
         else:
-            self.rows = GrowingFeatures(new.rows, room=self.room) if self.rows is None else self.rows
+            if self.rows is None:
+                sparse = not self.prior.full and are_mostly_zeros(new.rows)  # with it, rows e_k of weights are first
+                self.rows = GrowingFeatures(new.rows, room=self.room, sparse=sparse)
             assert isinstance(self.rows, GrowingFeatures)
             self.rows.extend(new.rows)
         return self.rows

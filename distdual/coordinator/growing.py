@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.data.referred import copied, copy_csr, copy_dense, lengths_summed
+from distdual.data.referred import copied, copy_csr, copy_dense, copy_filled, lengths_summed
 from distdual.data.shard import take_rows
 from distdual.kernel import bare_kernel
-from distdual.rows import CsrRows, DenseRows, Features, Ints, OuterRows, ReferredRows, as_csr, as_dense
+from distdual.rows import CsrRows, DenseRows, Features, Ints, OuterRows, ReferredRows, as_dense
 
 AHEAD = 4  # times the room that is needed
 ASIDE = 2**30  # bytes, at the most, that are set aside because of what is expected
@@ -93,18 +93,18 @@ class Growing:
 
 
 class GrowingFeatures:
-    """Dense or CSR rows, growing in place."""
+    """Dense or CSR rows, growing in place; `sparse` asks for the latter, whatever the rows to come are like."""
 
-    def __init__(self, like: Features | ReferredRows, room: Room = ROOM) -> None:
+    def __init__(self, like: Features | ReferredRows, room: Room = ROOM, *, sparse: bool = False) -> None:
         width = like.width if isinstance(like, ReferredRows) else 0
         like = like.x if isinstance(like, ReferredRows) else like
-        self.dense = isinstance(like, DenseRows)
-        if isinstance(like, DenseRows):
+        self.dense = isinstance(like, DenseRows) and not sparse
+        if isinstance(like, DenseRows) and not sparse:
             self.values = Growing(like.values.dtype, width or like.values.shape[1], room=room)
         else:
             self.indptr = Growing(np.int64, room=room)
             self.indptr.extend(np.zeros(1, dtype=np.int64))
-            self.indices = Growing(like.indices.dtype, room=room)
+            self.indices = Growing(np.int32 if isinstance(like, DenseRows) else like.indices.dtype, room=room)
             self.values = Growing(like.values.dtype, room=room)
 
     def __len__(self) -> int:
@@ -121,24 +121,31 @@ class GrowingFeatures:
         return self.values.nbytes if self.dense else self.values.nbytes + self.indices.nbytes + self.indptr.nbytes
 
     def extend(self, rows: Features | ReferredRows) -> None:
-        """Add rows; those in the other format, which a user's own problem may send, are converted."""
+        """Add rows; those in the other format are converted."""
         if isinstance(rows, ReferredRows):
             self._copy(rows)
         elif self.dense:
             self.values.extend(as_dense(rows, self.values.width).values)
+        elif isinstance(rows, DenseRows):
+            self.extend_taken(rows, np.arange(len(rows.values)))
         else:
-            rows = as_csr(rows, self.indices.buffer.dtype)
             at = slice(rows.indptr[0], rows.indptr[-1])
             place = self._more_sparse(rows.indptr - at.start)
             place.indices[:], place.values[:] = rows.indices[at], rows.values[at]
 
-    def _more_sparse(self, indptr: Ints) -> CsrRows:
-        """The place of more sparse rows of these lengths, whose columns and values the caller fills."""
+    def _more_sparse(self, indptr: Ints, beyond: int = 0) -> CsrRows:
+        """The place of more sparse rows of these lengths, whose columns and values the caller fills.
+
+        So many places `beyond` the end may be written to; what is there does not matter.
+        """
         n, n_values = len(indptr) - 1, int(indptr[-1])
         self.indptr.extend(indptr[1:] + self.indptr.view[-1])
         for column in (self.indices, self.values):
             column.room = column.room._replace(expected=n_values // max(1, n) * self.indptr.room.expected)
-        return CsrRows(indptr, self.indices.more(n_values), self.values.more(n_values))
+        place = CsrRows(indptr, self.indices.more(n_values + beyond), self.values.more(n_values + beyond))
+        for column in (self.indices, self.values):
+            column.size -= beyond
+        return place
 
     def _copy(self, rows: ReferredRows) -> None:
         """Add rows of a shard in memory, from where they are straight to where they stay."""
@@ -147,6 +154,8 @@ class GrowingFeatures:
             copy_dense(x, rows.at, rows.scale, bias, DenseRows(self.values.more(len(rows.at))))
         elif not self.dense and isinstance(x, CsrRows):
             copy_csr(x, rows.at, rows.scale, bias, rows.width - 1, self._more_sparse(lengths_summed(rows)))
+        elif isinstance(x, DenseRows):
+            copy_filled(x, rows.at, rows.scale, bias, rows.width - 1, self._more_sparse(lengths_summed(rows), 1))
         else:
             self.extend(copied(rows))
 
@@ -156,6 +165,8 @@ class GrowingFeatures:
             self._copy(rows._replace(at=rows.at[which], scale=rows.scale[which]))
         elif self.dense and isinstance(rows, DenseRows):
             self.values.extend_taken(rows.values, which)
+        elif isinstance(rows, DenseRows):
+            self._copy(ReferredRows(rows, which, np.ones(len(which)), 0.0, rows.values.shape[1]))
         else:
             self.extend(take_rows(rows, which))
 
@@ -169,8 +180,8 @@ class GrowingFeatures:
 class GrowingOuter:
     """Outer rows, growing in place; the features of an example that is here already are not stored again."""
 
-    def __init__(self, like: OuterRows, room: Room = ROOM) -> None:
-        self.x = GrowingFeatures(like.x, room=room)
+    def __init__(self, like: OuterRows, room: Room = ROOM, *, sparse: bool = False) -> None:
+        self.x = GrowingFeatures(like.x, room=room, sparse=sparse)
         self.at = Growing(np.int64, room=room)
         self.plus = Growing(np.int32, room=room)
         self.minus = Growing(np.int32, room=room)

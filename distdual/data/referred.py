@@ -1,9 +1,23 @@
-"""How are rows that refer to a matrix copied, so that they stand by themselves?"""
+"""How are rows that refer to a matrix copied, so that they stand by themselves, and when without their zeros?"""
 
 import numpy as np
 
 from distdual.kernel import bare_kernel
 from distdual.rows import CsrRows, DenseRows, Features, Floats, Ints, OuterRows, ReferredRows, Rows
+
+WIDE = 256  # features: a narrower row is there at once, zeros or not
+SPARSE = 0.25  # share of all features that is not 0, at most: an index takes as much memory as a value
+SAMPLE = 64  # rows that are looked at
+
+
+def are_mostly_zeros(rows: Features | ReferredRows) -> bool:
+    """Whether dense rows are so wide, and so many of their features 0, that sparse ones are read faster."""
+    x = rows.x if isinstance(rows, ReferredRows) else rows
+    if not isinstance(x, DenseRows) or x.values.shape[1] < WIDE:
+        return False
+    at = rows.at if isinstance(rows, ReferredRows) else np.arange(len(x.values))
+    some = x.values[at[:: max(1, len(at) // SAMPLE)]]
+    return bool(np.count_nonzero(some) <= SPARSE * some.size)
 
 
 def packed(rows: Rows | ReferredRows) -> Rows:
@@ -26,10 +40,13 @@ def copied(rows: ReferredRows) -> Features:
 
 
 def lengths_summed(rows: ReferredRows) -> Ints:
-    """The indptr of a copy of sparse rows."""
-    assert isinstance(rows.x, CsrRows)
-    lengths = rows.x.indptr[rows.at + 1] - rows.x.indptr[rows.at] + (rows.bias != 0)
-    return np.concatenate([[0], np.cumsum(lengths)])
+    """The indptr of a sparse copy."""
+    if isinstance(rows.x, CsrRows):
+        lengths = rows.x.indptr[rows.at + 1] - rows.x.indptr[rows.at]
+    else:
+        lengths = np.empty(len(rows.at), dtype=np.int64)
+        count_filled(rows.x, rows.at, lengths)
+    return np.concatenate([[0], np.cumsum(lengths + (rows.bias != 0))])
 
 
 @bare_kernel
@@ -59,3 +76,30 @@ def copy_csr(x: CsrRows, chosen: Ints, scale: Floats, bias: np.float32, bias_at:
         if bias != 0.0:
             at[-1] = bias_at
             values[-1] = factor * bias
+
+
+@bare_kernel
+def count_filled(x: DenseRows, chosen: Ints, lengths: Ints) -> None:
+    """How many features of the chosen rows are not 0; fills `lengths`."""
+    for k in range(len(chosen)):
+        row, n = x.values[chosen[k]], 0
+        for j in range(len(row)):
+            n += row[j] != 0.0
+        lengths[k] = n
+
+
+@bare_kernel
+def copy_filled(x: DenseRows, chosen: Ints, scale: Floats, bias: np.float32, bias_at: int, rows: CsrRows) -> None:
+    """As `copy_csr`, of dense rows without their zeros; indices and values have one place more than is filled.
+
+    No branch, which nobody could foretell: a zero is written where the next value will be.
+    """
+    for k in range(len(chosen)):
+        row, factor, at = x.values[chosen[k]], np.float32(scale[k]), np.uint64(rows.indptr[k])
+        for j in range(len(row)):
+            rows.indices[at] = j
+            rows.values[at] = factor * row[j]
+            at += np.uint64(row[j] != 0.0)
+        if bias != 0.0:
+            rows.indices[at] = bias_at
+            rows.values[at] = factor * bias

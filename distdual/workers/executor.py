@@ -11,7 +11,6 @@ from typing import Any, Protocol
 from distdual.config import ClusterConfig
 from distdual.data.memory import MemoryDataset
 from distdual.data.store import Dataset
-from distdual.data.zeros import without_zeros
 from distdual.errors import InputError
 from distdual.problems.base import Problem
 from distdual.problems.completed import Completed
@@ -139,20 +138,14 @@ class InlineExecutor:
     def _scan(self, scan: Scan, w: Floats) -> ShardReport:
         if self.shards is None:
             return load_and_scan(self.source, self.problem, w, scan)
-        loaded = self.shards.get(scan.shard) or self._load(scan.shard)
+        loaded = self.shards.get(scan.shard) or load_shard(self.source, scan.shard)
+        loaded = loaded._replace(shard=replace(loaded.shard, kept=may_refer(self.problem)))
         self.shards[scan.shard] = loaded.paid()
         return scan_shard(self.problem, loaded, w, scan)
 
-    def _load(self, number: int) -> Loaded:
-        """A shard that stays here; where nobody minds, in the format that is read fastest, and rows may refer to it."""
-        loaded = load_shard(self.source, number)
-        if not is_ours(self.problem):
-            return loaded
-        return loaded._replace(shard=replace(without_zeros(loaded.shard), kept=True))
 
-
-def is_ours(problem: Problem) -> bool:
-    """Whether the problem takes rows as kernels do: a user's own, though it may build on ours, may look into them."""
+def may_refer(problem: Problem) -> bool:
+    """Whether rows may refer to a shard that is kept: a user's own problem that builds on ours may look into them."""
     inner = problem.problem if isinstance(problem, Completed) else problem
     return type(inner).__module__.startswith("distdual.")
 

@@ -6,10 +6,10 @@ import pytest
 from distdual.coordinator.cache import ConstraintCache, rows_nbytes
 from distdual.coordinator.growing import GrowingFeatures
 from distdual.data import referred
-from distdual.data.referred import copied, packed
+from distdual.data.referred import SPARSE, WIDE, are_mostly_zeros, copied, packed
 from distdual.prior import Prior
 from distdual.problems.base import Constraints, Keys
-from distdual.rows import OuterRows, ReferredRows, n_rows
+from distdual.rows import CsrRows, DenseRows, OuterRows, ReferredRows, n_rows
 from tests import naive
 from tests.build import python_kernels, rows_of
 
@@ -76,3 +76,81 @@ def test_outer_rows_whose_features_are_elsewhere_get_their_own(sparse):
     made = packed(outer)
     np.testing.assert_array_equal(naive.dense(made, 8), expected)
     assert packed(made) is made
+
+
+def wide(n: int, filled: float, width: int = WIDE) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return (rng.normal(size=(n, width)) * (rng.random((n, width)) < filled)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"),
+    [
+        (wide(200, 0.8 * SPARSE), True),
+        (wide(200, 1.2 * SPARSE), False),
+        (wide(200, 0.1, WIDE - 1), False),
+        (wide(1, 0.1), True),
+    ],
+    ids=["mostly 0", "not quite", "narrow", "one row"],
+)
+def test_only_wide_dense_rows_of_many_zeros_are_better_sparse(x, expected):
+    n, width = x.shape
+    assert are_mostly_zeros(DenseRows(x)) == expected
+    assert are_mostly_zeros(ReferredRows(DenseRows(x), np.arange(n), np.ones(n), 0.0, width)) == expected
+    assert not are_mostly_zeros(rows_of(x, sparse=True))
+
+
+def insert(cache: ConstraintCache, first: int, rows: object, n: int) -> None:
+    cache.insert(Constraints(first + np.arange(n), np.ones(n), np.ones(n), rows, Keys.none(n)))
+
+
+@biases
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "in plain Python"])
+def test_a_cache_of_wide_rows_leaves_out_their_zeros_and_nothing_else(bias, compiled):
+    x = wide(30, 0.1)
+    x[3], x[4, :], x[-1, -1], x[7, 0] = 0.0, 1.0, 2.0, np.nan  # which must show
+    features = np.hstack([x, np.full((30, 1), bias)]) if bias else x
+    at, scale = np.array([3, 4, 29, 7, 0, 0]), np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
+    width = features.shape[1]
+    cache = ConstraintCache(1.0, Prior(width))
+
+    def fill() -> None:
+        insert(cache, 0, ReferredRows(DenseRows(x), np.arange(30), np.ones(30), bias, width), 30)
+        insert(cache, 30, ReferredRows(DenseRows(x), at, scale, bias, width), 6)
+        insert(cache, 36, ReferredRows(DenseRows(x), at[:0], scale[:0], bias, width), 0)
+        insert(cache, 36, DenseRows(features.astype(np.float32)), 30)
+        insert(cache, 66, rows_of(features.astype(np.float32), sparse=True), 30)
+
+    if compiled:
+        fill()
+    else:
+        with python_kernels(referred.__name__):
+            fill()
+    rows = cache.view().rows
+    assert isinstance(rows, CsrRows)
+    expected = np.vstack([features, scale[:, None] * features[at], features, features])
+    np.testing.assert_array_equal(naive.dense(rows, width), expected)
+    assert len(rows.values) == len(rows.indices) == np.count_nonzero(expected)
+
+
+def test_features_of_several_classes_lose_their_zeros_too():
+    x = wide(5, 0.1)
+    sides = np.array([0, 1, 1, 0, 1, 0], dtype=np.int32), np.array([1, 0, 0, 1, 0, 1], dtype=np.int32)
+    at = np.array([0, 0, 1, 2, 3, 4])
+    cache = ConstraintCache(1.0, Prior(2 * WIDE))
+    outer = OuterRows(DenseRows(x), at, *sides, np.ones(6), WIDE)
+    keys = Keys(np.arange(7), np.arange(6, dtype=np.int32))
+    cache.insert(Constraints(at, np.ones(6), np.ones(6), outer, keys))
+    rows = cache.view().rows
+    assert isinstance(rows, OuterRows)
+    assert isinstance(rows.x, CsrRows)
+    np.testing.assert_array_equal(naive.dense(rows, 2 * WIDE), naive.dense(outer, 2 * WIDE))
+
+
+def test_rows_of_weights_that_may_not_be_negative_do_not_make_others_sparse():
+    prior = Prior(WIDE, precision=np.eye(WIDE) + 0.1, nonnegative=np.arange(WIDE))
+    cache = ConstraintCache(1.0, prior)
+    x = DenseRows(wide(3, 1.0))
+    cache.insert_nonnegative(x)
+    insert(cache, 0, x, 3)
+    assert isinstance(cache.view().rows, DenseRows)

@@ -20,7 +20,7 @@ from distdual.data.store import open_dataset
 from distdual.errors import InputError
 from distdual.problems.binary import Binary
 from distdual.problems.completed import Completed
-from distdual.rows import CsrRows, DenseRows, ReferredRows
+from distdual.rows import DenseRows, ReferredRows
 from distdual.workers.cluster import connect
 from distdual.workers.executor import DaskExecutor, InlineExecutor, open_executor
 from distdual.workers.scan import Scan, Source, load_and_scan
@@ -284,20 +284,6 @@ def test_rows_of_a_problem_that_builds_on_ours_are_copies_which_it_may_look_into
         executor.publish(0, W)
         assert {type(report.offenders.rows) for report in executor.reports(scans(dataset))} == {kind}
         executor.close()
-
-
-@pytest.mark.parametrize("own", [False, True], ids=["ours", "a user's own"])
-def test_shards_that_stay_here_lose_their_zeros_unless_the_problem_may_look_into_them(own):
-    rng = np.random.default_rng(0)
-    x = (rng.normal(size=(60, 300)) * (rng.random((60, 300)) < 0.1)).astype(np.float32)
-    y, w = rng.integers(0, 2, 60), rng.normal(size=300)
-    problem = (HeavyBinary if own else Binary)(n_features=300, classes=CLASSES)
-    executor = InlineExecutor(data := in_memory(x, y), problem)
-    executor.publish(0, w)
-    (report,) = executor.reports([Scan(0, 0, NOTHING)])
-    executor.close()
-    assert isinstance(executor.shards[0].shard.x, DenseRows if own else CsrRows)
-    np.testing.assert_allclose(report.loss, load_and_scan(data, problem, w, Scan(0, 0, NOTHING)).loss, rtol=1e-12)
 
 
 def test_a_report_says_who_made_it(client, dataset):
