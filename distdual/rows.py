@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from distdual.fours import FOUR, add_four, no_four, write_four
 from distdual.kernel import bare_kernel, fetch, gather_kernel, inlined_kernel, specialise
 
 LINE = 16  # values of a row that come together from memory, in single precision
@@ -201,21 +202,37 @@ def csr_dot_between(indices: Any, values: Singles, begin: int, end: int, plus: F
     return (a + b) + (c + d)
 
 
-@bare_kernel
+@gather_kernel
 def csr_add_blocks(indices: Any, values: Singles, begin: int, end: int, table: Floats, out: Floats) -> None:
-    """out += Σ_j values_j table[indices_j], four rows of the table at a time."""
-    at, x = indices[begin:end], values[begin:end]
-    fours = len(x) // 4 * 4
-    for j in range(0, fours, 4):
-        a, b = table[np.uint64(at[j])], table[np.uint64(at[j + 1])]
-        c, d = table[np.uint64(at[j + 2])], table[np.uint64(at[j + 3])]
-        p, q, r, s = np.float64(x[j]), np.float64(x[j + 1]), np.float64(x[j + 2]), np.float64(x[j + 3])
-        for k in range(len(out)):
-            out[k] += (p * a[k] + q * b[k]) + (r * c[k] + s * d[k])
-    for j in range(fours, len(x)):
-        a, p = table[np.uint64(at[j])], np.float64(x[j])
-        for k in range(len(out)):
-            out[k] += p * a[k]
+    """out += Σ_j values_j table[indices_j], for twelve columns of the table at a time, then for four, then for one.
+
+    A table may have more columns than `out` has places: to read twelve takes less time than to read ten.
+    """
+    at, x, width, c = indices[begin:end], values[begin:end], table.shape[1], 0
+    while c + 3 * FOUR <= width:
+        left, middle, right = no_four(), no_four(), no_four()
+        for j in range(len(x)):
+            factor, place = np.float64(x[j]), np.int64(at[j]) * width + c
+            left = add_four(left, factor, table, place)
+            middle = add_four(middle, factor, table, place + FOUR)
+            right = add_four(right, factor, table, place + 2 * FOUR)
+        write_four(left, out, c)
+        write_four(middle, out, c + FOUR)
+        write_four(right, out, c + 2 * FOUR)
+        c += 3 * FOUR
+    while c + FOUR <= width:
+        even, odd, twos = no_four(), no_four(), len(x) // 2 * 2  # two sums, none of which waits for the other
+        for j in range(0, twos, 2):
+            even = add_four(even, np.float64(x[j]), table, np.int64(at[j]) * width + c)
+            odd = add_four(odd, np.float64(x[j + 1]), table, np.int64(at[j + 1]) * width + c)
+        for j in range(twos, len(x)):
+            even = add_four(even, np.float64(x[j]), table, np.int64(at[j]) * width + c)
+        write_four(even, out, c)
+        write_four(odd, out, c)
+        c += FOUR
+    for k in range(c, len(out)):
+        for j in range(len(x)):
+            out[k] += x[j] * table[np.uint64(at[j]), k]
 
 
 @specialise(dot)

@@ -102,14 +102,29 @@ def test_nan_in_a_row_shows(version, sparse):
     assert np.isnan(row_norm2(rows, 0))
 
 
+@pytest.mark.parametrize("run", [csr_add_blocks, csr_add_blocks.py_func], ids=["compiled", "in plain Python"])
 @compiling
-@given(x=arrays(np.float32, (3, 11), elements=st.sampled_from([0.0, 1.0, -2.5])), width=st.integers(1, 9))
-def test_blocks_of_a_table_add_up_to_the_product(x, width):
-    rows, table = rows_of(x, sparse=True), np.random.default_rng(width).normal(size=(x.shape[1], width))
+@given(
+    x=arrays(np.float32, (3, 11), elements=st.sampled_from([0.0, 1.0, -2.5])),
+    width=st.integers(1, 30),
+    unused=st.integers(0, 3),
+)
+def test_blocks_of_a_table_add_up_to_the_product(run, x, width, unused):
+    rows, table = rows_of(x, sparse=True), np.random.default_rng(width).normal(size=(x.shape[1], width + unused))
     for k in range(len(x)):
-        total = np.ones(width)
-        csr_add_blocks(rows.indices, rows.values, rows.indptr[k], rows.indptr[k + 1], table, total)
-        np.testing.assert_allclose(total, 1.0 + x[k].astype(np.float64) @ table, rtol=1e-12, atol=1e-12)
+        beyond = np.ones(width + 4)
+        run(rows.indices, rows.values, rows.indptr[k], rows.indptr[k + 1], table, beyond[:width])
+        expected = 1.0 + x[k].astype(np.float64) @ table[:, :width]
+        np.testing.assert_allclose(beyond[:width], expected, rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(beyond[width:], 1.0)
+
+
+def test_nan_in_a_block_of_a_table_shows_in_its_column_alone():
+    rows, table = rows_of([[1, 2]], sparse=True), np.ones((2, 17))
+    table[1, [3, 13, 16]] = np.nan
+    total = np.zeros(17)
+    csr_add_blocks(rows.indices, rows.values, 0, 2, table, total)
+    np.testing.assert_array_equal(np.flatnonzero(np.isnan(total)), [3, 13, 16])
 
 
 @compiling

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from distdual.config import check_choice
 from distdual.data.shard import Shard
 from distdual.errors import InputError
+from distdual.fours import FOUR
 from distdual.kernel import bare_kernel, kernel
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
 from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, rows_of
@@ -118,7 +119,7 @@ class Multiclass(Problem):
         """Scores of all classes, some examples at a time: (first example, (n, K))."""
         blocks = w.reshape(len(self.classes), self.width)
         dense = isinstance(shard.x, DenseRows)
-        by_feature = blocks if dense else np.ascontiguousarray(blocks[:, : self.n_features].T)
+        by_feature = blocks if dense else turned(blocks[:, : self.n_features])
         start = float(np.float32(self.bias)) * blocks[:, -1] if self.bias else np.zeros(len(blocks))
         at_once = max(4, SCORES // len(blocks))
         for begin in range(0, shard.n_examples, at_once):
@@ -130,6 +131,13 @@ class Multiclass(Problem):
                 x = shard.x
                 add_csr_scores(x.indptr[begin : begin + len(scores) + 1], x.indices, x.values, by_feature, scores)
             yield begin, scores
+
+
+def turned(blocks: Floats) -> Floats:
+    """A row for each feature, with the weights of all classes; beyond these zeros, up to a width that is read fast."""
+    by_feature = np.zeros((blocks.shape[1], -(-len(blocks) // FOUR) * FOUR))
+    by_feature[:, : len(blocks)] = blocks.T
+    return by_feature
 
 
 def check_loss(loss: list[Any], n_classes: int) -> None:

@@ -13,13 +13,12 @@ from distdual.data.memory import MemoryDataset
 from distdual.data.store import Dataset
 from distdual.errors import InputError
 from distdual.problems.base import Problem
-from distdual.problems.completed import Completed
 from distdual.rows import Floats
 from distdual.workers.cluster import connect, send_module
 from distdual.workers.on_dask import DaskExecutor
 from distdual.workers.pending import Held, arrived, run_all
 from distdual.workers.reading import MOST_AHEAD, Loaded, load_shard
-from distdual.workers.scan import Scan, ShardReport, load_and_scan, scan_shard
+from distdual.workers.scan import Scan, ShardReport, is_ours, load_and_scan, made_ready, scan_shard, wants_lean
 
 IN_MEMORY = 2 << 30  # bytes of shards that threads of this process keep between passes
 
@@ -138,16 +137,13 @@ class InlineExecutor:
     def _scan(self, scan: Scan, w: Floats) -> ShardReport:
         if self.shards is None:
             return load_and_scan(self.source, self.problem, w, scan)
-        loaded = self.shards.get(scan.shard) or load_shard(self.source, scan.shard)
-        loaded = loaded._replace(shard=replace(loaded.shard, kept=may_refer(self.problem)))
-        self.shards[scan.shard] = loaded.paid()
+        loaded = self.shards.get(scan.shard)
+        if loaded is None:
+            loaded = made_ready(load_shard(self.source, scan.shard), lean=wants_lean(self.problem))
+            kept = is_ours(self.problem)  # others may look into rows, so they get copies
+            loaded = loaded._replace(shard=replace(loaded.shard, kept=kept))
+            self.shards[scan.shard] = loaded.paid()
         return scan_shard(self.problem, loaded, w, scan)
-
-
-def may_refer(problem: Problem) -> bool:
-    """Whether rows may refer to a shard that is kept: a user's own problem that builds on ours may look into them."""
-    inner = problem.problem if isinstance(problem, Completed) else problem
-    return type(inner).__module__.startswith("distdual.")
 
 
 @contextlib.contextmanager

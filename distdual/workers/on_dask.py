@@ -24,7 +24,7 @@ from distdual.problems.completed import Completed
 from distdual.rows import Floats
 from distdual.workers.attended import LOOK, PAUSE, Attended
 from distdual.workers.pending import Held, arrived, run_all
-from distdual.workers.scan import Scan, ShardReport, Source
+from distdual.workers.scan import Scan, ShardReport, Source, wants_lean
 from distdual.workers.tasks import (
     Latent,
     Task,
@@ -297,8 +297,9 @@ class DaskExecutor:
             shards = [range(n * self.bundle, min((n + 1) * self.bundle, len(self.first) - 1)) for n in new]
             sources = [self._source(some[0]) for some in shards]
             keys = [self._key(f"read-shard{some[0]}") for some in shards]
+            lean = [wants_lean(self.problem)] * len(new)
             self.loaded.update(
-                zip(new, self.client.map(load_bundle, sources, shards, key=keys, pure=False), strict=True)
+                zip(new, self.client.map(load_bundle, sources, shards, lean, key=keys, pure=False), strict=True)
             )
         return [self.loaded[number] for number in numbers]
 

@@ -6,7 +6,7 @@ import pytest
 from distdual.coordinator.cache import ConstraintCache, rows_nbytes
 from distdual.coordinator.growing import GrowingFeatures
 from distdual.data import referred
-from distdual.data.referred import SPARSE, WIDE, are_mostly_zeros, copied, packed
+from distdual.data.referred import SPARSE, WIDE, are_mostly_zeros, copied, packed, without_zeros
 from distdual.prior import Prior
 from distdual.problems.base import Constraints, Keys
 from distdual.rows import CsrRows, DenseRows, OuterRows, ReferredRows, n_rows
@@ -98,6 +98,22 @@ def test_only_wide_dense_rows_of_many_zeros_are_better_sparse(x, expected):
     assert are_mostly_zeros(DenseRows(x)) == expected
     assert are_mostly_zeros(ReferredRows(DenseRows(x), np.arange(n), np.ones(n), 0.0, width)) == expected
     assert not are_mostly_zeros(rows_of(x, sparse=True))
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "in plain Python"])
+@pytest.mark.parametrize("filled", [0.0, 0.1, 1.0], ids=["all 0", "some", "none is 0"])
+def test_rows_without_their_zeros_are_the_same_rows(filled, compiled):
+    x = wide(9, filled)
+    x[3], x[8, -1] = 0.0, np.nan  # which must show
+    if compiled:
+        made = without_zeros(DenseRows(x))
+    else:
+        with python_kernels(referred.__name__):
+            made = without_zeros(DenseRows(x))
+    for found, expected in zip(made, rows_of(x, sparse=True), strict=True):
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == expected.dtype
+        assert found.base is None  # or it would hold on to the room for all values
 
 
 def insert(cache: ConstraintCache, first: int, rows: object, n: int) -> None:

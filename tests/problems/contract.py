@@ -161,8 +161,14 @@ def assert_same_shard(a: Shard, b: Shard) -> None:
         np.testing.assert_array_equal(left, right)
 
 
+def arrays_of(constraints: Constraints) -> list[Any]:
+    rows = constraints.rows
+    parts = (*rows.x, *rows[1:]) if isinstance(rows, OuterRows) else rows
+    return [np.asarray(part) for part in (*constraints[:3], *parts, *constraints.keys)]
+
+
 def assert_same_constraints(a: Constraints, b: Constraints) -> None:
     """Bit for bit."""
-    for left, right in zip((*a[:3], *a.rows, *a.keys), (*b[:3], *b.rows, *b.keys), strict=True):
+    for left, right in zip(arrays_of(a), arrays_of(b), strict=True):
         np.testing.assert_array_equal(left, right)
         assert left.dtype == right.dtype

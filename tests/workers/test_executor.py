@@ -15,12 +15,13 @@ import pytest
 
 from distdual.config import ClusterConfig, LocalCluster
 from distdual.data.memory import in_memory
-from distdual.data.referred import packed
+from distdual.data.referred import WIDE, packed
 from distdual.data.store import open_dataset
 from distdual.errors import InputError
 from distdual.problems.binary import Binary
 from distdual.problems.completed import Completed
-from distdual.rows import DenseRows, ReferredRows
+from distdual.problems.multiclass import Multiclass
+from distdual.rows import CsrRows, DenseRows, ReferredRows
 from distdual.workers.cluster import connect
 from distdual.workers.executor import DaskExecutor, InlineExecutor, open_executor
 from distdual.workers.scan import Scan, Source, load_and_scan
@@ -84,6 +85,13 @@ def dataset(tmp_path_factory):
     return open_dataset(write(tmp_path_factory.mktemp("executor") / "set", made, n_shards=8))
 
 
+@pytest.fixture(scope="module")
+def mostly_zeros(tmp_path_factory):
+    made = examples(0, 40, WIDE)
+    made = made._replace(x=made.x * (np.random.default_rng(0).random(made.x.shape) < 0.1))
+    return open_dataset(write(tmp_path_factory.mktemp("wide") / "set", made, n_shards=3))
+
+
 @pytest.fixture(params=["shards kept in memory", "shards read each time"])
 def keep(request) -> bool:
     return request.param == "shards kept in memory"
@@ -129,6 +137,17 @@ class ExecutorContract:
             w = W * version
             executor.publish(version, w)
             assert_same_reports(executor.reports(scans(dataset, version)), expected(dataset, w, version))
+        executor.close()
+
+    def test_zeros_are_left_out_wherever_shards_are(self, mostly_zeros, keep):
+        problem = Multiclass(n_features=WIDE, classes=CLASSES)
+        w = np.random.default_rng(0).normal(size=2 * WIDE)
+        executor = self.make(mostly_zeros, problem, keep=keep)
+        executor.publish(0, w)
+        found = list(executor.reports(scans(mostly_zeros)))
+        assert_same_reports(found, expected(mostly_zeros, w, problem=problem))
+        features = [packed(report.offenders.rows).x for report in found]
+        assert {type(x) for x in features} == {CsrRows}
         executor.close()
 
     def test_weights_are_those_of_the_moment_they_were_published(self, dataset):

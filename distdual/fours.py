@@ -1,0 +1,118 @@
+"""How does a kernel compute on four numbers at once, where LLVM does not see by itself that it can?
+
+LLVM makes SIMD of long loops over neighbouring numbers. A loop over the ten classes of a feature is too short for that,
+and Numba leaves out the pass that would make SIMD of straight code. So four numbers are one value here, an array in
+Python and a register in kernels.
+"""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic, models, register_model
+from numpy.typing import NDArray
+
+from distdual.kernel import specialise
+
+FOUR = 4
+
+Four = NDArray[np.float64]
+
+
+def no_four() -> Four:
+    """Four zeros."""
+    return np.zeros(FOUR)
+
+
+def add_four(total: Four, scale: float, table: NDArray[np.float64], place: int) -> Four:
+    """total + scale · table.flat[place … place + 3] of a C array; kernels do not check that these exist."""
+    return total + scale * table.reshape(-1)[place : place + FOUR]
+
+
+def one_of_four(four: Four, k: int) -> float:
+    return float(four[k])
+
+
+def write_four(four: Any, out: Any, first: Any) -> None:  # as `_written` has it, which Numba compares
+    """Add them to out[first] … out[first + 3], as far as there are so many."""
+    for k in range(min(FOUR, len(out) - first)):
+        out[first + k] += one_of_four(four, k)
+
+
+# What kernels see.
+
+VECTOR = ir.VectorType(ir.DoubleType(), FOUR)
+PLACES = ir.VectorType(ir.IntType(32), FOUR)
+ONE_ROUNDING = ("contract",)  # of a product that is added, as everywhere in kernels
+
+
+class FourType(types.Type):
+    def __init__(self) -> None:
+        super().__init__(name="Four")
+
+
+@register_model(FourType)
+class FourModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, VECTOR)  # type: ignore[no-untyped-call]
+
+
+def _no_four_code(context: Any) -> Any:  # noqa: ARG001 - as Numba calls it, here and below
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+        return ir.Constant(VECTOR, [0.0] * FOUR)
+
+    return FourType()(), generate
+
+
+def _add_four_code(context: Any, total: Any, scale: Any, table: Any, place: Any) -> Any:  # noqa: ARG001
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        before, factor, array, first = arguments
+        data = context.make_array(signature.args[2])(context, builder, array).data
+        values = builder.load(builder.bitcast(builder.gep(data, [first]), VECTOR.as_pointer()), align=8)
+        lone = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), factor, ir.IntType(32)(0))
+        factors = builder.shuffle_vector(lone, lone, ir.Constant(PLACES, [0] * FOUR))
+        return builder.fadd(before, builder.fmul(factors, values, flags=ONE_ROUNDING), flags=ONE_ROUNDING)
+
+    return total(total, types.float64, table, place), generate
+
+
+def _one_of_four_code(context: Any, four: Any, k: Any) -> Any:  # noqa: ARG001
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+        return builder.extract_element(*arguments)
+
+    return types.float64(four, k), generate
+
+
+_no_four: Any = intrinsic(_no_four_code)
+_add_four: Any = intrinsic(_add_four_code)
+_one_of_four: Any = intrinsic(_one_of_four_code)
+
+
+@specialise(no_four)
+def _none() -> Any:
+    def none() -> Any:
+        return _no_four()
+
+    return none
+
+
+@specialise(add_four)
+def _added(total: Any, scale: Any, table: Any, place: Any) -> Any:  # noqa: ARG001
+    def added(total: Any, scale: Any, table: Any, place: Any) -> Any:
+        return _add_four(total, scale, table, place)
+
+    return added
+
+
+@specialise(one_of_four)
+def _taken(four: Any, k: Any) -> Any:  # noqa: ARG001
+    def taken(four: Any, k: Any) -> Any:
+        return _one_of_four(four, k)
+
+    return taken
+
+
+@specialise(write_four)
+def _written(four: Any, out: Any, first: Any) -> Any:  # noqa: ARG001
+    return write_four
