@@ -34,9 +34,17 @@ def one_of_four(four: Four, k: int) -> float:
     return float(four[k])
 
 
-def write_four(four: Any, out: Any, first: Any) -> None:  # as `_written` has it, which Numba compares
-    """Add them to out[first] … out[first + 3], as far as there are so many."""
-    for k in range(min(FOUR, len(out) - first)):
+def put_four(four: Four, table: NDArray[np.float64], place: int) -> None:
+    """table.flat[place … place + 3] ← four; kernels do not check that these exist either."""
+    table.reshape(-1)[place : place + FOUR] = four
+
+
+def write_four(four: Any, out: Any, first: Any, done: Any) -> None:  # as `_written` has it, which Numba compares
+    """Add them to out[first] … out[first + 3], but not to places before `done`, nor beyond the last."""
+    if done <= first and first + FOUR <= len(out):
+        put_four(add_four(four, 1.0, out, first), out, first)
+        return
+    for k in range(max(0, done - first), min(FOUR, len(out) - first)):
         out[first + k] += one_of_four(four, k)
 
 
@@ -84,9 +92,20 @@ def _one_of_four_code(context: Any, four: Any, k: Any) -> Any:  # noqa: ARG001
     return types.float64(four, k), generate
 
 
+def _put_four_code(context: Any, four: Any, table: Any, place: Any) -> Any:  # noqa: ARG001
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        values, array, first = arguments
+        data = context.make_array(signature.args[1])(context, builder, array).data
+        builder.store(values, builder.bitcast(builder.gep(data, [first]), VECTOR.as_pointer()), align=8)
+        return context.get_dummy_value()
+
+    return types.void(four, table, place), generate
+
+
 _no_four: Any = intrinsic(_no_four_code)
 _add_four: Any = intrinsic(_add_four_code)
 _one_of_four: Any = intrinsic(_one_of_four_code)
+_put_four: Any = intrinsic(_put_four_code)
 
 
 @specialise(no_four)
@@ -113,6 +132,14 @@ def _taken(four: Any, k: Any) -> Any:  # noqa: ARG001
     return taken
 
 
+@specialise(put_four)
+def _put(four: Any, table: Any, place: Any) -> Any:  # noqa: ARG001
+    def put(four: Any, table: Any, place: Any) -> None:
+        _put_four(four, table, place)
+
+    return put
+
+
 @specialise(write_four)
-def _written(four: Any, out: Any, first: Any) -> Any:  # noqa: ARG001
+def _written(four: Any, out: Any, first: Any, done: Any) -> Any:  # noqa: ARG001
     return write_four

@@ -97,12 +97,14 @@ class Prior:
 
     def weights(self, v: Floats) -> Floats:
         """∇R*(v): the weights that belong to v = Σ α x. With a full Λ they are not clipped."""
+        if self.plain:
+            return v.copy()
         w: Floats = self.centre + self.whiten(v)
         return w if self.full else np.maximum(w, self.floor)
 
     def feasible(self, w: Floats) -> Floats:
-        """The nearest w that keeps w_k ≥ 0: what an upper bound is taken at."""
-        return np.maximum(w, self.floor)
+        """The nearest w that keeps w_k ≥ 0, a copy: what an upper bound is taken at."""
+        return w.copy() if self.plain else np.maximum(w, self.floor)
 
     def penalty(self, w: Floats) -> float:
         """R(w)."""

@@ -13,6 +13,7 @@ from distdual.fours import FOUR, add_four, no_four, write_four
 from distdual.kernel import bare_kernel, fetch, gather_kernel, inlined_kernel, specialise
 
 LINE = 16  # values of a row that come together from memory, in single precision
+TWELVE = 3 * FOUR  # sums at once: as many as it takes to have the next one ready when all have begun
 FETCHED = 8 * LINE  # values, from which on the processor sees by itself that the row goes on
 
 Floats = NDArray[np.float64]
@@ -204,35 +205,40 @@ def csr_dot_between(indices: Any, values: Singles, begin: int, end: int, plus: F
 
 @gather_kernel
 def csr_add_blocks(indices: Any, values: Singles, begin: int, end: int, table: Floats, out: Floats) -> None:
-    """out += Σ_j values_j table[indices_j], for twelve columns of the table at a time, then for four, then for one.
+    """out += Σ_j values_j table[indices_j], for twelve columns of the table at a time, or four where it is narrow.
 
-    A table may have more columns than `out` has places: to read twelve takes less time than to read ten.
+    The last of these may be computed twice. A table may have more columns than `out` has places: to read twelve takes
+    less time than to read ten.
     """
-    at, x, width, c = indices[begin:end], values[begin:end], table.shape[1], 0
-    while c + 3 * FOUR <= width:
+    at, x, width, done = indices[begin:end], values[begin:end], table.shape[1], 0
+    while width >= TWELVE and done < len(out):
+        first = min(done, width - TWELVE)
         left, middle, right = no_four(), no_four(), no_four()
         for j in range(len(x)):
-            factor, place = np.float64(x[j]), np.int64(at[j]) * width + c
+            factor, place = np.float64(x[j]), np.int64(at[j]) * width + first
             left = add_four(left, factor, table, place)
             middle = add_four(middle, factor, table, place + FOUR)
             right = add_four(right, factor, table, place + 2 * FOUR)
-        write_four(left, out, c)
-        write_four(middle, out, c + FOUR)
-        write_four(right, out, c + 2 * FOUR)
-        c += 3 * FOUR
-    while c + FOUR <= width:
+        write_four(left, out, first, done)
+        write_four(middle, out, first + FOUR, done)
+        write_four(right, out, first + 2 * FOUR, done)
+        done = first + TWELVE
+    while FOUR <= width < TWELVE and done < len(out):
+        first = min(done, width - FOUR)
         even, odd, twos = no_four(), no_four(), len(x) // 2 * 2  # two sums, none of which waits for the other
         for j in range(0, twos, 2):
-            even = add_four(even, np.float64(x[j]), table, np.int64(at[j]) * width + c)
-            odd = add_four(odd, np.float64(x[j + 1]), table, np.int64(at[j + 1]) * width + c)
+            even = add_four(even, np.float64(x[j]), table, np.int64(at[j]) * width + first)
+            odd = add_four(odd, np.float64(x[j + 1]), table, np.int64(at[j + 1]) * width + first)
         for j in range(twos, len(x)):
-            even = add_four(even, np.float64(x[j]), table, np.int64(at[j]) * width + c)
-        write_four(even, out, c)
-        write_four(odd, out, c)
-        c += FOUR
-    for k in range(c, len(out)):
+            even = add_four(even, np.float64(x[j]), table, np.int64(at[j]) * width + first)
+        write_four(even, out, first, done)
+        write_four(odd, out, first, done)
+        done = first + FOUR
+    for k in range(done, len(out)):
+        total = 0.0
         for j in range(len(x)):
-            out[k] += x[j] * table[np.uint64(at[j]), k]
+            total += x[j] * table[np.uint64(at[j]), k]
+        out[k] += total
 
 
 @specialise(dot)

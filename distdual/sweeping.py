@@ -259,7 +259,7 @@ def watched(trainer: Trainer, values: list[float], target: float) -> Iterator[tu
             totals.passes - passes,
             totals.oracle_calls - calls,
             outcome.seconds - seconds,
-            len(outcome.solver.support()),
+            outcome.solver.n_support,
         )
         passes, calls, seconds = totals.passes, totals.oracle_calls, outcome.seconds
         yield point, outcome

@@ -352,7 +352,7 @@ def summarise(outcome: Outcome, target: float, dataset: Dataset | MemoryDataset)
         "stale": totals.stale,
         "cache_rows": len(outcome.solver.cache),
         "cache_bytes": outcome.solver.cache.nbytes,
-        "support": len(outcome.solver.support()),
+        "support": outcome.solver.n_support,
         "slack": name_of(outcome.grouping.grain),
         "coalesced": totals.coalesced,
         "wire_bytes": totals.wire_bytes,

@@ -15,7 +15,7 @@ from distdual.coordinator.growing import ROOM, Growing, GrowingFeatures, Growing
 from distdual.coordinator.members import are_absent, group_up, merge
 from distdual.coordinator.newton import Scratch
 from distdual.coordinator.space import Plain, Space, curvature, space_of
-from distdual.data.referred import are_mostly_zeros, lengths_summed, packed
+from distdual.data.referred import are_mostly_zeros, packed
 from distdual.errors import InputError
 from distdual.kernel import bare_kernel
 from distdual.prior import Prior
@@ -357,8 +357,9 @@ def rows_nbytes(rows: Rows | ReferredRows) -> int:
         return sum(int(part.nbytes) for part in rows)
     if isinstance(rows.x, DenseRows):
         return len(rows.at) * rows.width * rows.x.values.itemsize
-    indptr = lengths_summed(rows)
-    return int(indptr.nbytes + indptr[-1] * (rows.x.indices.itemsize + rows.x.values.itemsize))
+    n, width = len(rows.at), rows.x.indices.itemsize + rows.x.values.itemsize
+    n_values = (rows.x.indptr[rows.at + 1] - rows.x.indptr[rows.at]).sum() + n * (rows.bias != 0)
+    return int((n + 1) * rows.x.indptr.itemsize + n_values * width)
 
 
 def unit_rows(at: Ints, like: Rows | ReferredRows) -> Rows:

@@ -237,9 +237,10 @@ class Solver:
             return self.prior.feasible(self.average / self.n_averaged)
         return self.prior.feasible(self.mean if self.mean.any() else self.w)
 
-    def support(self) -> Ints:
-        """The slots with α > 0."""
-        return np.flatnonzero(self.cache.alpha.view)
+    @property
+    def n_support(self) -> int:
+        """Constraints with α > 0."""
+        return int(np.count_nonzero(self.cache.alpha.view))
 
     def prune(self, idle: int) -> int:
         """Drop constraints whose α was 0 at the last `idle` prunings and still is, if that pays; returns how many."""

@@ -50,7 +50,7 @@ def pack(trainer: Trainer) -> State:
         "grouping": {"grain": grouping.grain, "number": grouping.number, "coalesced": grouping.coalesced},
         "events": grouping.events,
         "n_mixtures": ledger.n_mixtures,
-        "totals": asdict(trainer.totals),
+        "totals": trainer.totals.told(),
         "bounds": {name: getattr(trainer, name) for name in BOUNDS},
         "version": trainer.version,
         "seconds": time.perf_counter() - trainer.begin,

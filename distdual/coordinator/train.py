@@ -6,7 +6,7 @@ Decisions come from `schedule`; this file carries them out.
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -378,8 +378,8 @@ class Trainer:
             self.estimate,
             len(self.solver.cache),
             self.solver.cache.nbytes,
-            len(self.solver.support()),
-            asdict(self.totals),
+            self.solver.n_support,
+            self.totals.told(),
             name_of(self.grouping.grain),
             [*self.grouping.take_events(), *self._faults()],
             since.staleness,

@@ -199,7 +199,7 @@ def test_what_it_cost_is_counted(dataset):
     assert totals.oracle_calls == 300 * outcome.totals.passes  # the last pass certified: no scan came after it
     assert totals.rounds == len(outcome.history)
     assert totals.bytes_read == outcome.history[0].totals["bytes_read"] > 0  # shards stay in memory
-    assert 0 < len(outcome.solver.support()) <= len(outcome.solver.cache) <= totals.offenders
+    assert 0 < outcome.solver.n_support <= len(outcome.solver.cache) <= totals.offenders
 
 
 def weights(dataset: Dataset, cluster: ClusterConfig, **options: Any) -> tuple[Any, Any]:
