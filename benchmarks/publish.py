@@ -69,7 +69,8 @@ def summary(record: dict[str, Any]) -> str:
     rows = [[*short_line(race)] for race in record["races"]]
     parts = [
         markdown(["case", "goal", "distdual", "peers, and how much of their time distdual takes"], rows),
-        "**Bold** where a peer is faster. Peers that do not run or miss the goal are in `docs/benchmarks.md`.",
+        "**Bold** where a peer is faster; «more than» where a try of that length missed the goal. "
+        "Peers that do not run, or gave up sooner, are in `docs/benchmarks.md`.",
         *(f"{table['title']}:\n\n{markdown(table['columns'], table['rows'])}" for table in shown(record)),
         stamp(record),
     ]
@@ -82,8 +83,10 @@ def shown(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 def short_line(race: dict[str, Any]) -> list[str]:
     own = own_line(race)
-    peers = [line for line in race["solvers"] if not line["solver"].startswith(OURS) and "seconds" in line]
-    told = [f"{line['solver']} {number(line['seconds'])} s ({ratio(own, line)})" for line in peers]
+    peers = [line for line in race["solvers"] if not line["solver"].startswith(OURS)]
+    told = [f"{line['solver']} {number(line['seconds'])} s ({ratio(own, line)})" for line in peers if "seconds" in line]
+    late = [(line, bound(own, line)) for line in peers]
+    told += [f"{line['solver']} more than {number(line['more_than'])} s ({share})" for line, share in late if share]
     size = f"{race['title']} ({race['examples']:,} × {race['features']:,})"
     return [size, f"{race['goal']:g}", f"{number(own['seconds'])} s", ", ".join(told) or "none"]
 
@@ -97,6 +100,12 @@ def ratio(own: dict[str, Any], line: dict[str, Any]) -> str:
     share = own["seconds"] / line["seconds"]
     told = f"{share:.2f}" if share < 10 else f"{share:.0f}"
     return f"**{told}**" if share > 1 else told
+
+
+def bound(own: dict[str, Any], line: dict[str, Any]) -> str:
+    """The same for a peer that has missed the goal with more time than distdual needs; nothing for others."""
+    share = own["seconds"] / line.get("more_than", own["seconds"])
+    return f"below {share:.2f}" if share < 1 else ""
 
 
 def stamp(record: dict[str, Any]) -> str:
@@ -161,7 +170,7 @@ def page_of(race: dict[str, Any]) -> str:
 
 def full_line(own: dict[str, Any], line: dict[str, Any]) -> list[str]:
     if "seconds" not in line:
-        return [line["solver"], line["status"], *[""] * 6]
+        return [line["solver"], line["status"], "", bound(own, line), *[""] * 4]
     times = f"{number(line['seconds'])} ({number(line['fastest'])} to {number(line['slowest'])})"
     off = line.get("suboptimality")
     certified = line.get("certified_gap")

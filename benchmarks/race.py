@@ -142,8 +142,9 @@ def peer_line(name: str, found: Tries, taken: list[float]) -> dict[str, Any]:
         "points": [[point.effort, point.seconds, point.suboptimality] for point in found.points],
         "effort_is": PEERS[name].effort,
     }
-    if best is None:
-        return line
+    missed = [point.seconds for point in found.points if point.suboptimality is not None]
+    if best is None:  # it would take longer than its longest try
+        return {**line, "more_than": max(missed)} if missed else line
     return {
         **line,
         "effort": best.effort,

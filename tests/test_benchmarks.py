@@ -14,7 +14,7 @@ from benchmarks.datasets import CASES
 from benchmarks.datasets.synthetic import tiny_binary, tiny_multiclass, tiny_regression
 from benchmarks.growth import exponents
 from benchmarks.objective import Objective, Solution
-from benchmarks.race import race
+from benchmarks.race import peer_line, race
 from benchmarks.solvers import PEERS, ours
 from benchmarks.solvers.base import Iterations, Tolerance
 from benchmarks.suites import SUITES
@@ -117,6 +117,17 @@ def test_a_peer_that_is_never_near_enough_is_told_with_how_near_it_came() -> Non
     found = conclude(points, 1e-3, "")
     assert found.best is None
     assert found.status == "not within 0.001 of the optimum after 6 s of tries; the nearest was 2.5e-01"
+
+
+def test_a_peer_that_has_missed_the_goal_is_told_by_the_time_it_would_take_at_least() -> None:
+    points = [Point(1.0, 2.0, 5.0, 0.5, {}), Point(2.0, 4.0, 4.0, 0.25, {})]
+    late = peer_line("LinearSVC", conclude(points, 1e-3, ""), [])
+    assert late["more_than"] == 4.0
+    assert "more_than" not in peer_line("LinearSVC", conclude([], 1e-3, "not installed"), [])
+    own = {"solver": "distdual", "seconds": 1.0}
+    race = {"title": "t", "examples": 1, "features": 1, "goal": 1e-3, "solvers": [own, late]}
+    assert publish.short_line(race)[-1] == "LinearSVC more than 4 s (below 0.25)"
+    assert publish.short_line({**race, "solvers": [{**own, "seconds": 5.0}, late]})[-1] == "none"
 
 
 def test_exponents_are_those_of_power_laws() -> None:

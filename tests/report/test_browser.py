@@ -123,6 +123,9 @@ def state(browser: Any) -> str:
     return str(browser.execute_script("return document.querySelector('.state').textContent"))
 
 
+SIX_SECONDS_LATER = "heard -= 6000; note(); return document.getElementById('news').textContent"
+
+
 def test_an_open_page_follows_the_run_and_keeps_its_end(browser: Any) -> None:
     from selenium.webdriver.support.ui import WebDriverWait
 
@@ -132,10 +135,12 @@ def test_an_open_page_follows_the_run_and_keeps_its_end(browser: Any) -> None:
         show(browser, dashboard.url)
         assert state(browser) == "running"
         assert "No round has ended yet" in browser.page_source
+        assert browser.execute_script(SIX_SECONDS_LATER) == "page opened 6 s ago"
         dashboard.begin(ABOUT)
         for each in lines[:10]:
             dashboard.write(round_of(each))
         wait.until(lambda _: browser.title.startswith(f"gap {lines[9]['gap']:.1e}"))
+        assert browser.execute_script(SIX_SECONDS_LATER) == "last round 6 s ago"
         for each in lines[10:]:
             dashboard.write(round_of(each))
         wait.until(lambda _: browser.title.startswith(f"gap {lines[-1]['gap']:.1e}"))
