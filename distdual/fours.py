@@ -30,6 +30,19 @@ def add_four(total: Four, scale: float, table: NDArray[np.float64], place: int) 
     return total + scale * table.reshape(-1)[place : place + FOUR]
 
 
+def add_gathered(total: Four, values: NDArray[Any], indices: NDArray[Any], j: int, w: NDArray[np.float64]) -> Four:
+    """total + values_k · w[indices_k] for k = j … j + 3; kernels check neither j nor indices.
+
+    The weights are loaded one by one: SIMD gathers take several times as long on many processors.
+    """
+    found: Four = values[j : j + FOUR].astype(np.float64) * w[indices[j : j + FOUR]]
+    return total + found
+
+
+def sum_of_four(four: Four) -> float:
+    return float((four[0] + four[1]) + (four[2] + four[3]))
+
+
 def one_of_four(four: Four, k: int) -> float:
     return float(four[k])
 
@@ -85,6 +98,33 @@ def _add_four_code(context: Any, total: Any, scale: Any, table: Any, place: Any)
     return total(total, types.float64, table, place), generate
 
 
+def _add_gathered_code(context: Any, total: Any, values: Any, indices: Any, j: Any, w: Any) -> Any:  # noqa: ARG001
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        before, at = arguments[0], arguments[3]
+        x, places, weights = (
+            context.make_array(signature.args[k])(context, builder, arguments[k]).data for k in (1, 2, 4)
+        )
+        run = ir.VectorType(x.type.pointee, FOUR).as_pointer()
+        some = builder.load(builder.bitcast(builder.gep(x, [at]), run), align=signature.args[1].dtype.bitwidth // 8)
+        factors = some if some.type == VECTOR else builder.fpext(some, VECTOR)
+        found = ir.Constant(VECTOR, ir.Undefined)
+        for k in range(FOUR):
+            place = builder.load(builder.gep(places, [builder.add(at, at.type(k))]))
+            place = place if place.type.width == 64 else builder.zext(place, ir.IntType(64))
+            found = builder.insert_element(found, builder.load(builder.gep(weights, [place])), ir.IntType(32)(k))
+        return builder.fadd(before, builder.fmul(factors, found, flags=ONE_ROUNDING), flags=ONE_ROUNDING)
+
+    return total(total, values, indices, j, w), generate
+
+
+def _sum_of_four_code(context: Any, four: Any) -> Any:  # noqa: ARG001
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+        a, b, c, d = (builder.extract_element(arguments[0], ir.IntType(32)(k)) for k in range(FOUR))
+        return builder.fadd(builder.fadd(a, b), builder.fadd(c, d))
+
+    return types.float64(four), generate
+
+
 def _one_of_four_code(context: Any, four: Any, k: Any) -> Any:  # noqa: ARG001
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         return builder.extract_element(*arguments)
@@ -104,6 +144,8 @@ def _put_four_code(context: Any, four: Any, table: Any, place: Any) -> Any:  # n
 
 _no_four: Any = intrinsic(_no_four_code)
 _add_four: Any = intrinsic(_add_four_code)
+_add_gathered: Any = intrinsic(_add_gathered_code)
+_sum_of_four: Any = intrinsic(_sum_of_four_code)
 _one_of_four: Any = intrinsic(_one_of_four_code)
 _put_four: Any = intrinsic(_put_four_code)
 
@@ -122,6 +164,22 @@ def _added(total: Any, scale: Any, table: Any, place: Any) -> Any:  # noqa: ARG0
         return _add_four(total, scale, table, place)
 
     return added
+
+
+@specialise(add_gathered)
+def _with_gathered(total: Any, values: Any, indices: Any, j: Any, w: Any) -> Any:  # noqa: ARG001
+    def gathered(total: Any, values: Any, indices: Any, j: Any, w: Any) -> Any:
+        return _add_gathered(total, values, indices, j, w)
+
+    return gathered
+
+
+@specialise(sum_of_four)
+def _summed(four: Any) -> Any:  # noqa: ARG001
+    def summed(four: Any) -> Any:
+        return _sum_of_four(four)
+
+    return summed
 
 
 @specialise(one_of_four)

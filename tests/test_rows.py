@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from distdual.kernel import kernel
-from distdual.rows import add, as_csr, as_dense, csr_add_blocks, dot, inner, n_rows, norm2
+from distdual.rows import DenseRows, add, as_csr, as_dense, csr_add_blocks, csr_dot_between, dot, inner, n_rows, norm2
 from tests import naive
 from tests.build import compiling, rows_of
 
@@ -37,7 +37,7 @@ COMPILED = (compiled_dot, compiled_add, compiled_norm2, compiled_inner)
 
 versions = pytest.mark.parametrize("version", [PYTHON, COMPILED], ids=["in Python", "in kernels"])
 formats = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-matrices = st.tuples(st.integers(1, 5), st.integers(1, 6)).flatmap(
+matrices = st.tuples(st.integers(1, 5), st.integers(1, 11)).flatmap(
     lambda shape: arrays(np.float32, shape, elements=st.sampled_from([0.0, 0.0, 1.0, -2.5, 0.1, 1e-3, 300.0]))
 )
 
@@ -59,6 +59,24 @@ def test_every_operation_on_a_row_is_what_numpy_says(version, sparse, x, seed):
         moved = w.copy()
         row_add(rows, k, -0.7, moved)
         np.testing.assert_allclose(moved, w - 0.7 * exact[k], rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("value", [np.float32, np.float64])
+def test_sparse_rows_may_have_wide_indices_and_be_sums_of_rows(index, value):
+    x, w = np.array([[1.5, 0, -2, 0.1, 3, 0, 7, 0.25, -1]]), np.arange(9.0) ** 2
+    rows = as_csr(DenseRows(x.astype(value)), index)
+    assert compiled_dot(rows, 0, w) == pytest.approx(x.astype(value)[0].astype(float) @ w, rel=1e-14)
+
+
+def test_products_with_two_blocks_differ_by_what_the_blocks_do():
+    x = np.random.default_rng(0).normal(size=(1, 11)).astype(np.float32)
+    plus, minus = np.random.default_rng(1).normal(size=(2, 11))
+    for n in range(12):
+        rows = rows_of(x[:, :n], sparse=True)
+        for run in (csr_dot_between, csr_dot_between.py_func):
+            found = run(rows.indices, rows.values, 0, n, plus, minus)
+            assert found == pytest.approx(x[0, :n].astype(float) @ (plus - minus)[:n], rel=1e-12, abs=1e-12)
 
 
 @versions
