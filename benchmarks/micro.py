@@ -1,7 +1,8 @@
 """How near do kernels come to the memory's bandwidth, and to a plain loop of dot products, measured in the same run?
 
-Each thread has its part of the rows. The scan is `Problem.offenders`, as workers call it, shard by shard; `dot` is the
-plainest Numba kernel there is for Σ_j x_ij w_j; `sum` adds up all values, which is as fast as memory is read here.
+Each thread has its part of the rows. The scan is `Problem.offenders`, shard by shard, of features as they are stored:
+workers leave out zeros where most are, as those of MNIST for ten classes. `dot` is the plainest Numba kernel there is
+for Σ_j x_ij w_j; `sum` adds up all values, which is as fast as memory is read here.
 """
 
 import statistics
@@ -66,7 +67,8 @@ def micro(folder: Path, scratch: Path, repeat: int) -> list[Table]:  # noqa: ARG
     rows += sparse(imdb(folder, scratch))
     note = (
         "Bandwidth is the size of the features over the median time of fifteen interleaved rounds. "
-        "The scan of ten classes is bound by arithmetic: its last column counts the dot products it does."
+        "The scan of ten classes is bound by arithmetic: its last column counts the dot products it does. "
+        "Workers scan ten classes of MNIST without zeros, in less time."
     )
     columns = ["scan", "threads", "sum, GB/s", "dot, GB/s", "ours, GB/s", "of the sum", "of the dot scan"]
     scans = Table("scans", "Scan kernels against the memory's bandwidth", columns, rows, note)

@@ -8,6 +8,7 @@ writes the tables between the marks in README.md and in docs/benchmarks.md. With
 
 import argparse
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,7 @@ def ratio(own: dict[str, Any], line: dict[str, Any]) -> str:
 def bound(own: dict[str, Any], line: dict[str, Any]) -> str:
     """The same for a peer that has missed the goal with more time than distdual needs; nothing for others."""
     share = own["seconds"] / line.get("more_than", own["seconds"])
-    return f"below {share:.2f}" if share < 1 else ""
+    return f"below {math.ceil(100 * share) / 100:.2f}" if share < 1 else ""
 
 
 def stamp(record: dict[str, Any]) -> str:

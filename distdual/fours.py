@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.core import types
+from numba.core.errors import TypingError
 from numba.extending import intrinsic, models, register_model
 from numpy.typing import NDArray
 
@@ -65,7 +66,14 @@ def write_four(four: Any, out: Any, first: Any, done: Any) -> None:  # as `_writ
 
 VECTOR = ir.VectorType(ir.DoubleType(), FOUR)
 PLACES = ir.VectorType(ir.IntType(32), FOUR)
-ONE_ROUNDING = ("contract",)  # of a product that is added, as everywhere in kernels
+ONE_ROUNDING = ("contract",)  # of a product that is added, as in all kernels; said everywhere, else Numba adds more
+
+
+def check_runs(*arrays: Any) -> None:
+    """Refuse arrays whose numbers are not one after the other, when a kernel is compiled for them."""
+    strided = [array for array in arrays if array.layout != "C"]
+    if strided:
+        raise TypingError(f"four numbers at once must be neighbours, which those of {strided} may not be")
 
 
 class FourType(types.Type):
@@ -87,6 +95,8 @@ def _no_four_code(context: Any) -> Any:  # noqa: ARG001 - as Numba calls it, her
 
 
 def _add_four_code(context: Any, total: Any, scale: Any, table: Any, place: Any) -> Any:  # noqa: ARG001
+    check_runs(table)
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         before, factor, array, first = arguments
         data = context.make_array(signature.args[2])(context, builder, array).data
@@ -99,6 +109,8 @@ def _add_four_code(context: Any, total: Any, scale: Any, table: Any, place: Any)
 
 
 def _add_gathered_code(context: Any, total: Any, values: Any, indices: Any, j: Any, w: Any) -> Any:  # noqa: ARG001
+    check_runs(values, indices, w)
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         before, at = arguments[0], arguments[3]
         x, places, weights = (
@@ -106,7 +118,10 @@ def _add_gathered_code(context: Any, total: Any, values: Any, indices: Any, j: A
         )
         run = ir.VectorType(x.type.pointee, FOUR).as_pointer()
         some = builder.load(builder.bitcast(builder.gep(x, [at]), run), align=signature.args[1].dtype.bitwidth // 8)
-        factors = some if some.type == VECTOR else builder.fpext(some, VECTOR)
+        if isinstance(signature.args[1].dtype, types.Integer):
+            factors = builder.sitofp(some, VECTOR)
+        else:
+            factors = some if some.type == VECTOR else builder.fpext(some, VECTOR)
         found = ir.Constant(VECTOR, ir.Undefined)
         for k in range(FOUR):
             place = builder.load(builder.gep(places, [builder.add(at, at.type(k))]))
@@ -120,7 +135,8 @@ def _add_gathered_code(context: Any, total: Any, values: Any, indices: Any, j: A
 def _sum_of_four_code(context: Any, four: Any) -> Any:  # noqa: ARG001
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         a, b, c, d = (builder.extract_element(arguments[0], ir.IntType(32)(k)) for k in range(FOUR))
-        return builder.fadd(builder.fadd(a, b), builder.fadd(c, d))
+        left, right = builder.fadd(a, b, flags=ONE_ROUNDING), builder.fadd(c, d, flags=ONE_ROUNDING)
+        return builder.fadd(left, right, flags=ONE_ROUNDING)
 
     return types.float64(four), generate
 
@@ -133,6 +149,8 @@ def _one_of_four_code(context: Any, four: Any, k: Any) -> Any:  # noqa: ARG001
 
 
 def _put_four_code(context: Any, four: Any, table: Any, place: Any) -> Any:  # noqa: ARG001
+    check_runs(table)
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         values, array, first = arguments
         data = context.make_array(signature.args[1])(context, builder, array).data

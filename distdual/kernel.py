@@ -72,7 +72,7 @@ def inlined_kernel(fn: F) -> F:
 
 
 def gather_kernel(fn: F) -> F:
-    """A bare loop over w[indices]. Without "reassoc": SIMD gathers take several times as long as single loads."""
+    """A bare loop over places that others name. Without "reassoc": SIMD gathers take several times as long as loads."""
     return compiled(fn, **BARE, error_model="numpy", fastmath={"contract"})
 
 

@@ -5,9 +5,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from numba.core.errors import TypingError
 
 from distdual.kernel import kernel
-from distdual.rows import DenseRows, add, as_csr, as_dense, csr_add_blocks, csr_dot_between, dot, inner, n_rows, norm2
+from distdual.rows import (
+    DenseRows,
+    add,
+    as_csr,
+    as_dense,
+    csr_add_blocks,
+    csr_dot,
+    csr_dot_between,
+    dot,
+    inner,
+    n_rows,
+    norm2,
+)
 from tests import naive
 from tests.build import compiling, rows_of
 
@@ -62,11 +75,17 @@ def test_every_operation_on_a_row_is_what_numpy_says(version, sparse, x, seed):
 
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])
-@pytest.mark.parametrize("value", [np.float32, np.float64])
+@pytest.mark.parametrize("value", [np.float32, np.float64, np.int32])
 def test_sparse_rows_may_have_wide_indices_and_be_sums_of_rows(index, value):
     x, w = np.array([[1.5, 0, -2, 0.1, 3, 0, 7, 0.25, -1]]), np.arange(9.0) ** 2
     rows = as_csr(DenseRows(x.astype(value)), index)
     assert compiled_dot(rows, 0, w) == pytest.approx(x.astype(value)[0].astype(float) @ w, rel=1e-14)
+
+
+def test_numbers_that_are_no_neighbours_are_refused_where_four_are_read_at_once():
+    x, every_other = as_csr(DenseRows(np.ones((1, 8), dtype=np.float32)), np.int32), np.ones(16, dtype=np.float32)[::2]
+    with pytest.raises(TypingError, match="must be neighbours"):
+        csr_dot(x.indices, every_other, 0, 8, np.ones(8))
 
 
 def test_products_with_two_blocks_differ_by_what_the_blocks_do():
@@ -126,12 +145,13 @@ def test_nan_in_a_row_shows(version, sparse):
     x=arrays(np.float32, (3, 11), elements=st.sampled_from([0.0, 1.0, -2.5])),
     width=st.integers(1, 30),
     unused=st.integers(0, 3),
+    index=st.sampled_from([np.int32, np.int64]),
 )
-def test_blocks_of_a_table_add_up_to_the_product(run, x, width, unused):
+def test_blocks_of_a_table_add_up_to_the_product(run, x, width, unused, index):
     rows, table = rows_of(x, sparse=True), np.random.default_rng(width).normal(size=(x.shape[1], width + unused))
     for k in range(len(x)):
         beyond = np.ones(width + 4)
-        run(rows.indices, rows.values, rows.indptr[k], rows.indptr[k + 1], table, beyond[:width])
+        run(rows.indices.astype(index), rows.values, rows.indptr[k], rows.indptr[k + 1], table, beyond[:width])
         expected = 1.0 + x[k].astype(np.float64) @ table[:, :width]
         np.testing.assert_allclose(beyond[:width], expected, rtol=1e-12, atol=1e-12)
         np.testing.assert_array_equal(beyond[width:], 1.0)

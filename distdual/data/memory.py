@@ -168,6 +168,7 @@ def as_they_are(x: Any) -> Features | None:
     """Features as kernels take them, without a copy of the values; None if that needs one."""
     if is_sparse(x):
         ready = x.format == "csr" and x.dtype == np.float32 and x.indices.dtype == np.int32 and x.has_canonical_format
+        ready = ready and x.indices.flags.c_contiguous and x.data.flags.c_contiguous
         return CsrRows(x.indptr.astype(np.int64), x.indices, x.data) if ready else None
     ready = isinstance(x, np.ndarray) and x.dtype == np.float32 and x.ndim == 2 and x.flags.c_contiguous
     return DenseRows(x) if ready else None

@@ -96,6 +96,9 @@ class Problem(ABC):
     oracle_work: ClassVar[float] = 0.5
     """What an oracle call costs, in ascent updates of one row; the slope schedule weighs one against the other."""
 
+    reads_often: ClassVar[bool] = False
+    """True if the oracle computes several inner products with the same features, such as one a class."""
+
     n_weights: int
 
     @abstractmethod

@@ -32,6 +32,7 @@ from distdual.rows import Floats, Ints
 class Chain(Problem):
     kind: ClassVar[str] = "chain"
     sequences: ClassVar[bool] = True
+    reads_often: ClassVar[bool] = True
 
     n_features: int
     classes: tuple[str, ...]

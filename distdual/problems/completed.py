@@ -132,6 +132,10 @@ class Completed(Problem):
         return self.problem.oracle_work
 
     @property
+    def reads_often(self) -> bool:  # type: ignore[override]
+        return self.problem.reads_often
+
+    @property
     def n_weights(self) -> int:  # type: ignore[override]
         return self.problem.n_weights
 

@@ -30,6 +30,7 @@ from distdual.rows import Floats, Int32s, Ints
 class LatentChain(LatentProblem):
     kind: ClassVar[str] = "latent_chain"
     sequences: ClassVar[bool] = True
+    reads_often: ClassVar[bool] = True
     per_token: ClassVar[bool] = True
     starts: ClassVar[tuple[str, ...]] = ("latent_chain", "chain")
 

@@ -31,6 +31,7 @@ CLUSTERING = 20  # rounds of k-means
 class LatentMulticlass(LatentProblem):
     kind: ClassVar[str] = "latent_multiclass"
     oracle_work: ClassVar[float] = 4.0
+    reads_often: ClassVar[bool] = True
     starts: ClassVar[tuple[str, ...]] = ("latent_multiclass", "multiclass")
 
     n_features: int

@@ -29,6 +29,7 @@ SCORES = 2**15  # that are computed together: what comes after finds them near
 class Multiclass(Problem):
     kind: ClassVar[str] = "multiclass"
     oracle_work: ClassVar[float] = 2.0
+    reads_often: ClassVar[bool] = True
 
     n_features: int
     classes: tuple[str, ...]

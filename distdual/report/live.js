@@ -18,7 +18,7 @@ function note() {
   const seconds = Math.round((performance.now() - heard) / 1000);
   const lost = events.readyState !== EventSource.OPEN;
   place.textContent = lost ? `no connection; this is the state ${seconds} s ago` :
-    seconds < 5 ? "" : `${place.dataset.what} ${seconds} s ago`;
+    seconds < 5 ? "" : place.dataset.quiet.replace("#", seconds);
 }
 
 events.addEventListener("state", show);

@@ -106,8 +106,8 @@ def headline(run: Run) -> str:
     style, word = state(run)
     pill = f'<p class="state {style}">{escape(word)}</p>' if word else ""
     link = f'<p><a href="{escape(run.dask)}" target="_blank" rel="noopener">Dask’s own page</a></p>' if run.dask else ""
-    what = "last round" if run.lines else "page opened"
-    news = f'<p class="soft" id="news" data-what="{what}"></p>' if run.running else ""
+    quiet = "last round # s ago" if run.lines else "no news for # s"
+    news = f'<p class="soft" id="news" data-quiet="{quiet}"></p>' if run.running else ""
     return f'<header><h1>Training run</h1>{pill}{link}<p class="soft">{escape(run.name)}</p>{news}</header>'
 
 

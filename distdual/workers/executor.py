@@ -18,7 +18,7 @@ from distdual.workers.cluster import connect, send_module
 from distdual.workers.on_dask import DaskExecutor
 from distdual.workers.pending import Held, arrived, run_all
 from distdual.workers.reading import MOST_AHEAD, Loaded, load_shard
-from distdual.workers.scan import Scan, ShardReport, is_ours, load_and_scan, made_ready, scan_shard, wants_lean
+from distdual.workers.scan import Scan, ShardReport, is_ours, load_and_scan, scan_shard, wants_lean
 
 IN_MEMORY = 2 << 30  # bytes of shards that threads of this process keep between passes
 
@@ -139,7 +139,7 @@ class InlineExecutor:
             return load_and_scan(self.source, self.problem, w, scan)
         loaded = self.shards.get(scan.shard)
         if loaded is None:
-            loaded = made_ready(load_shard(self.source, scan.shard), lean=wants_lean(self.problem))
+            loaded = load_shard(self.source, scan.shard, lean=wants_lean(self.problem))
             kept = is_ours(self.problem)  # others may look into rows, so they get copies
             loaded = loaded._replace(shard=replace(loaded.shard, kept=kept))
             self.shards[scan.shard] = loaded.paid()

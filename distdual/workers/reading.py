@@ -15,9 +15,12 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
+from distdual.data.referred import SPARSE, are_mostly_zeros, without_zeros
 from distdual.data.shard import Read, Shard
+from distdual.rows import DenseRows
 
 ROOM_BYTES = 256 << 20  # of shards in a process that streams; one more than are computed on is always let in
 ROOM_SHARE = 0.125  # the same, as a share of the memory that a worker may use
@@ -100,10 +103,31 @@ class Turns:
         self.n_bytes += n_bytes
 
 
-def load_shard(source: Openable, number: int) -> Loaded:
-    """Read a shard that is to stay in memory; the worker goes on with other tasks meanwhile."""
-    with reading(source, number, check=True) as (loaded, _):
+def load_shard(source: Openable, number: int, *, lean: bool = False) -> Loaded:
+    """Read a shard that is to stay in memory; the worker goes on with other tasks meanwhile.
+
+    With `lean`, it stays without zeros, if it has many.
+    """
+    with reading(source, number, check=True) as (loaded, turns):
+        if not lean:
+            return loaded
+        with turns.computing:
+            return made_lean(loaded)
+
+
+def made_lean(loaded: Loaded) -> Loaded:
+    """The shard without the zeros of wide dense features, where most are; the time it takes counts as reading.
+
+    Wherever it is scanned, kept or not, or sums in another order would show in the last bits.
+    """
+    begin, x = time.perf_counter(), loaded.shard.x
+    if not isinstance(x, DenseRows) or not are_mostly_zeros(x):
         return loaded
+    filled = without_zeros(x)
+    if len(filled.values) > SPARSE * x.values.size:  # a few rows are looked at, the others may differ
+        return loaded
+    taken = loaded.read_seconds + time.perf_counter() - begin
+    return loaded._replace(shard=replace(loaded.shard, x=filled), read_seconds=taken)
 
 
 @contextlib.contextmanager

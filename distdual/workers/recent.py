@@ -9,7 +9,7 @@ import numpy as np
 from distdual.data.shard import Shard
 from distdual.kernel import kernel
 from distdual.problems.base import Keys, Offenders, Problem
-from distdual.rows import Floats, Rows, dot
+from distdual.rows import CsrRows, Floats, Rows, dot
 from distdual.workers.groups import CHUNK, Members, build
 from distdual.workers.identity import are_new, identities
 from distdual.workers.members import Notes
@@ -23,7 +23,7 @@ def recent_offenders(problem: Problem, shard: Shard, w: Floats, recent: tuple[No
     slack = np.empty(len(known.example))
     for begin in range(0, len(slack), CHUNK):
         built = build(problem, shard, known, begin, min(begin + CHUNK, len(slack)))
-        find_violations(built.rows, built.margin, w, slack[begin : begin + CHUNK])
+        find_violations(whole(built.rows), built.margin, w, slack[begin : begin + CHUNK])
     order = np.lexsort((-slack, known.example))  # the worst of each example first; of equals, the newest
     first = order[np.append(True, np.diff(known.example[order]) > 0)[: len(order)]]
     worst = np.zeros(shard.n_examples)
@@ -32,6 +32,11 @@ def recent_offenders(problem: Problem, shard: Shard, w: Floats, recent: tuple[No
     chosen = known.keys.take(first)
     lengths[known.example[first]] = np.diff(chosen.indptr)
     return Offenders(worst, Keys(np.concatenate([[0], np.cumsum(lengths)]), chosen.values))
+
+
+def whole(rows: Rows) -> Rows:
+    """Sparse rows of a user's own problem may be views of every other number, which kernels do not take."""
+    return CsrRows(*(np.ascontiguousarray(part) for part in rows)) if isinstance(rows, CsrRows) else rows
 
 
 def gather(recent: tuple[Notes, ...]) -> Members:

@@ -7,21 +7,18 @@ from typing import NamedTuple
 import numpy as np
 
 from distdual.data.location import Location
-from distdual.data.referred import are_mostly_zeros, without_zeros
 from distdual.data.shard import Shard
 from distdual.data.store import Dataset, open_once
 from distdual.errors import InputError
 from distdual.problems.base import Constraints, Offenders, Problem
 from distdual.problems.completed import Completed
-from distdual.rows import DenseRows, Floats, Ints, product
+from distdual.rows import Floats, Ints, product
 from distdual.workers.folds import Fold
 from distdual.workers.groups import EXAMPLE, SHARD, fingerprints, group_members, sum_members
 from distdual.workers.identity import Identities, are_new, identities
 from distdual.workers.members import Notes
-from distdual.workers.reading import Loaded, Openable, streamed
+from distdual.workers.reading import Loaded, Openable, made_lean, streamed
 from distdual.workers.recent import recent_offenders
-
-OFTEN = 2.0  # oracle work, from which on it reads the features of an example several times
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +131,7 @@ def offending(problem: Problem, shard: Shard, found: Offenders, scan: Scan) -> t
 def load_and_scan(source: Openable, problem: Problem, w: Floats, scan: Scan) -> ShardReport:
     """For data that does not fit in memory: read, scan, forget."""
     with streamed(source, scan.shard) as loaded:
-        return scan_shard(problem, made_ready(loaded, lean=wants_lean(problem)), w, scan)
-
-
-def made_ready(loaded: Loaded, *, lean: bool) -> Loaded:
-    """The shard as it is scanned, kept or not: sums in another order would show in the last bits."""
-    x = loaded.shard.x
-    if not lean or not isinstance(x, DenseRows) or not are_mostly_zeros(x):
-        return loaded
-    return loaded._replace(shard=replace(loaded.shard, x=without_zeros(x)))
+        return scan_shard(problem, made_lean(loaded) if wants_lean(problem) else loaded, w, scan)
 
 
 def wants_lean(problem: Problem) -> bool:
@@ -150,7 +139,7 @@ def wants_lean(problem: Problem) -> bool:
 
     A user's own problem gets features as they are stored, as it may look into them.
     """
-    return is_ours(problem) and problem.oracle_work >= OFTEN
+    return is_ours(problem) and problem.reads_often
 
 
 def is_ours(problem: Problem) -> bool:

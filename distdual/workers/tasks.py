@@ -10,7 +10,7 @@ from distdual.problems.base import Problem
 from distdual.problems.completed import Completed
 from distdual.rows import Floats, Int32s, Ints
 from distdual.workers.reading import Loaded, Openable, give_back, load_shard
-from distdual.workers.scan import Scan, ShardReport, Source, load_and_scan, made_ready, scan_shard
+from distdual.workers.scan import Scan, ShardReport, Source, load_and_scan, scan_shard
 
 T = TypeVar("T")
 
@@ -138,7 +138,7 @@ def sent_bytes(task: Task) -> int:
 
 
 def load_bundle(source: Openable, shards: Sequence[int], lean: bool) -> dict[int, Loaded]:
-    return {shard: made_ready(load_shard(source, shard), lean=lean) for shard in shards}
+    return {shard: load_shard(source, shard, lean=lean) for shard in shards}
 
 
 def work_on_shards(works: Works, given: Any, problem: Any, w: Floats) -> list[Any]:

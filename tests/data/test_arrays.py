@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 from distdual.data import arrays, npy
 from distdual.data.arrays import Stream, blocks_from_arrays
 from distdual.data.location import Location
+from distdual.data.memory import in_memory
 from distdual.data.npy import blocks_from_npy, blocks_from_npz, npz_width
 from distdual.data.shard import Block, join_blocks
 from distdual.errors import InputError
 from distdual.rows import DenseRows
+from tests import naive
 
 RANDOM = np.random.default_rng(0)
 X = np.where(RANDOM.random((50, 6)) < 0.5, RANDOM.normal(size=(50, 6)), 0.0)
@@ -401,3 +403,14 @@ def test_dense_and_sparse_files_hold_the_same(n, width, density, seed):
     block = join_blocks(list(blocks_from_npz(Location("memory://npz/h.npz"))))
     np.testing.assert_array_equal(dense(block, width), x.astype(np.float32))
     np.testing.assert_array_equal(block.y, y)
+
+
+def test_sparse_arrays_that_are_views_of_a_table_are_copied_not_misread():
+    table = np.zeros(4, dtype=[("column", np.int32), ("value", np.float32)])
+    table["column"], table["value"] = [0, 2, 1, 2], [1, 2, 3, 4]
+    x = sp.csr_matrix((table["value"], table["column"], np.array([0, 2, 4])), shape=(2, 3), copy=False)
+    assert x.data.strides == (8,)  # or nothing is shown here
+    features = in_memory(x, np.array([-1, 1])).shards[0].x
+    assert features.values.flags.c_contiguous
+    assert features.indices.flags.c_contiguous
+    np.testing.assert_array_equal(naive.dense(features, 3), x.toarray())

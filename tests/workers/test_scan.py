@@ -8,18 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distdual.data.referred import WIDE, packed
+from distdual.data.referred import SAMPLE, WIDE, packed
 from distdual.data.shard import Shard
 from distdual.data.store import open_dataset
 from distdual.errors import InputError
 from distdual.problems.base import Keys
 from distdual.problems.binary import Binary
+from distdual.problems.chain import Chain
 from distdual.problems.multiclass import Multiclass
 from distdual.rows import CsrRows, DenseRows, OuterRows, ReferredRows
 from distdual.workers.groups import EXAMPLE, SHARD
 from distdual.workers.identity import identities, mix_identities
-from distdual.workers.reading import Loaded, load_shard
-from distdual.workers.scan import Scan, Source, load_and_scan, made_ready, scan_shard, wants_lean
+from distdual.workers.reading import Loaded, load_shard, made_lean
+from distdual.workers.scan import Scan, Source, load_and_scan, scan_shard, wants_lean
 from tests import naive
 from tests.build import CLASSES, compiling, examples, shard_of, write
 from tests.problems.contract import assert_same_constraints
@@ -186,35 +187,49 @@ class OwnMulticlass(Multiclass):
     ("problem", "expected"),
     [
         (Multiclass(n_features=WIDE, classes=("a", "b", "c")), True),
+        (Chain(n_features=WIDE, classes=("a", "b", "c")), True),
         (Binary(n_features=WIDE, classes=CLASSES), False),
         (OwnMulticlass(n_features=WIDE, classes=("a", "b", "c")), False),
     ],
-    ids=["several classes", "two classes", "a user's own"],
+    ids=["several classes", "tags", "two classes", "a user's own"],
 )
 def test_zeros_are_left_out_for_problems_of_ours_that_read_features_often(problem, expected):
     assert wants_lean(problem) == expected
 
 
-def test_a_scan_without_zeros_finds_what_one_with_them_finds():
-    problem, stored = Multiclass(n_features=WIDE, classes=("a", "b", "c")), Loaded(mostly_zeros(40), 0, 0.0)
-    lean = made_ready(stored, lean=True)
+@pytest.mark.parametrize(
+    ("problem", "tokens"),
+    [
+        (Multiclass(n_features=WIDE, classes=("a", "b", "c")), None),
+        (Chain(n_features=WIDE, classes=("a", "b", "c")), np.arange(0, 41, 2)),
+    ],
+    ids=["several classes", "tags"],
+)
+def test_a_scan_without_zeros_finds_what_one_with_them_finds(problem, tokens):
+    stored = Loaded(replace(mostly_zeros(40), tokens=tokens), 0, 0.5)
+    lean = made_lean(stored)
     assert isinstance(lean.shard.x, CsrRows)
-    w, task = np.random.default_rng(1).normal(size=3 * WIDE), Scan(3, 0, NOTHING, 5, 35)
+    assert lean.read_seconds > 0.5
+    w, task = np.random.default_rng(1).normal(size=problem.n_weights), Scan(3, 0, NOTHING, 5, 15)
     found, expected = (scan_shard(problem, each, w, task) for each in (lean, stored))
     assert found.loss == pytest.approx(expected.loss, rel=1e-12)
     np.testing.assert_array_equal(found.offenders.keys.values, expected.offenders.keys.values)
-    rows = (naive.dense(each.offenders.rows, 3 * WIDE) for each in (found, expected))
+    rows = (naive.dense(each.offenders.rows, problem.n_weights) for each in (found, expected))
     np.testing.assert_array_equal(*rows)
 
 
+def misleading() -> Shard:
+    """Every other row has no zeros, which those that are looked at do not tell."""
+    shard = mostly_zeros(4 * SAMPLE)
+    shard.x.values[1::2] = 1.0
+    return shard
+
+
 @pytest.mark.parametrize(
-    ("loaded", "lean"),
-    [
-        (Loaded(mostly_zeros(40), 0, 0.0), False),
-        (Loaded(mostly_zeros(40, filled=0.9), 0, 0.0), True),
-        (Loaded(shard_of(MADE, sparse=True), 0, 0.0), True),
-    ],
-    ids=["not asked for", "few zeros", "sparse already"],
+    "shard",
+    [mostly_zeros(40, filled=0.9), shard_of(MADE, sparse=True), misleading()],
+    ids=["few zeros", "sparse already", "fewer than it seemed"],
 )
-def test_a_shard_is_scanned_as_it_is_unless_that_is_slow(loaded, lean):
-    assert made_ready(loaded, lean=lean) is loaded
+def test_a_shard_is_scanned_as_it_is_unless_that_is_slow(shard):
+    loaded = Loaded(shard, 0, 0.0)
+    assert made_lean(loaded) is loaded
