@@ -53,12 +53,12 @@ def put_four(four: Four, table: NDArray[np.float64], place: int) -> None:
     table.reshape(-1)[place : place + FOUR] = four
 
 
-def write_four(four: Any, out: Any, first: Any, done: Any) -> None:  # as `_written` has it, which Numba compares
-    """Add them to out[first] … out[first + 3], but not to places before `done`, nor beyond the last."""
-    if done <= first and first + FOUR <= len(out):
+def write_four(four: Any, out: Any, first: Any) -> None:  # as `_written` has it, which Numba compares
+    """Add them to out[first] … out[first + 3], as far as there are so many."""
+    if first + FOUR <= len(out):
         put_four(add_four(four, 1.0, out, first), out, first)
         return
-    for k in range(max(0, done - first), min(FOUR, len(out) - first)):
+    for k in range(len(out) - first):
         out[first + k] += one_of_four(four, k)
 
 
@@ -217,5 +217,5 @@ def _put(four: Any, table: Any, place: Any) -> Any:  # noqa: ARG001
 
 
 @specialise(write_four)
-def _written(four: Any, out: Any, first: Any, done: Any) -> Any:  # noqa: ARG001
+def _written(four: Any, out: Any, first: Any) -> Any:  # noqa: ARG001
     return write_four

@@ -9,11 +9,13 @@ from numba.core.errors import TypingError
 
 from distdual.kernel import kernel
 from distdual.rows import (
+    TWELVE,
     DenseRows,
     add,
     as_csr,
     as_dense,
     csr_add_blocks,
+    csr_add_twelves,
     csr_dot,
     csr_dot_between,
     dot,
@@ -139,16 +141,19 @@ def test_nan_in_a_row_shows(version, sparse):
     assert np.isnan(row_norm2(rows, 0))
 
 
-@pytest.mark.parametrize("run", [csr_add_blocks, csr_add_blocks.py_func], ids=["compiled", "in plain Python"])
+ADDING = [csr_add_blocks, csr_add_twelves, csr_add_twelves.py_func]
+
+
+@pytest.mark.parametrize("run", ADDING, ids=["blocks", "twelves", "twelves in plain Python"])
 @compiling
 @given(
     x=arrays(np.float32, (3, 11), elements=st.sampled_from([0.0, 1.0, -2.5])),
-    width=st.integers(1, 30),
-    unused=st.integers(0, 3),
+    width=st.integers(1, 36),
     index=st.sampled_from([np.int32, np.int64]),
 )
-def test_blocks_of_a_table_add_up_to_the_product(run, x, width, unused, index):
-    rows, table = rows_of(x, sparse=True), np.random.default_rng(width).normal(size=(x.shape[1], width + unused))
+def test_blocks_of_a_table_add_up_to_the_product(run, x, width, index):
+    columns = width if run is csr_add_blocks else -(-width // TWELVE) * TWELVE
+    rows, table = rows_of(x, sparse=True), np.random.default_rng(width).normal(size=(x.shape[1], columns))
     for k in range(len(x)):
         beyond = np.ones(width + 4)
         run(rows.indices.astype(index), rows.values, rows.indptr[k], rows.indptr[k + 1], table, beyond[:width])
@@ -157,11 +162,12 @@ def test_blocks_of_a_table_add_up_to_the_product(run, x, width, unused, index):
         np.testing.assert_array_equal(beyond[width:], 1.0)
 
 
-def test_nan_in_a_block_of_a_table_shows_in_its_column_alone():
-    rows, table = rows_of([[1, 2]], sparse=True), np.ones((2, 17))
+@pytest.mark.parametrize("run", ADDING[:2], ids=["blocks", "twelves"])
+def test_nan_in_a_block_of_a_table_shows_in_its_column_alone(run):
+    rows, table = rows_of([[1, 2]], sparse=True), np.ones((2, 24))
     table[1, [3, 13, 16]] = np.nan
-    total = np.zeros(17)
-    csr_add_blocks(rows.indices, rows.values, 0, 2, table, total)
+    total = np.zeros(24)
+    run(rows.indices, rows.values, 0, 2, table, total)
     np.testing.assert_array_equal(np.flatnonzero(np.isnan(total)), [3, 13, 16])
 
 

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from distdual.config import check_choice
 from distdual.data.shard import Shard
 from distdual.errors import InputError
-from distdual.fours import FOUR
 from distdual.kernel import bare_kernel, kernel
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
 from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, rows_of
-from distdual.rows import DenseRows, Floats, Int32s, Ints, OuterRows, Singles, csr_add_blocks
+from distdual.rows import TWELVE, DenseRows, Floats, Int32s, Ints, OuterRows, Singles, csr_add_blocks, csr_add_twelves
 
 SCORES = 2**15  # that are computed together: what comes after finds them near
+FEW, MANY = 4, 2 * TWELVE  # classes between which scores of sparse features are computed twelve at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,9 +135,11 @@ class Multiclass(Problem):
 
 
 def turned(blocks: Floats) -> Floats:
-    """A row for each feature, with the weights of all classes; beyond these zeros, up to a width that is read fast."""
-    by_feature = np.zeros((blocks.shape[1], -(-len(blocks) // FOUR) * FOUR))
-    by_feature[:, : len(blocks)] = blocks.T
+    """A row for each feature, with the weights of all classes, and a few zeros where twelve are read faster."""
+    n_classes, n_features = blocks.shape
+    width = -(-n_classes // TWELVE) * TWELVE if FEW < n_classes <= MANY else n_classes
+    by_feature = np.zeros((n_features, width))
+    by_feature[:, :n_classes] = blocks.T
     return by_feature
 
 
@@ -187,9 +189,13 @@ def add_dense_scores(x: Singles, blocks: Floats, scores: Floats) -> None:
 
 @bare_kernel
 def add_csr_scores(indptr: Ints, indices: Any, values: Singles, by_feature: Floats, scores: Floats) -> None:
-    """The same for sparse rows."""
+    """The same for sparse rows, with the weights of a feature as `turned` has them."""
+    twelves = FEW < scores.shape[1] <= MANY
     for i in range(len(scores)):
-        csr_add_blocks(indices, values, indptr[i], indptr[i + 1], by_feature, scores[i])
+        if twelves:
+            csr_add_twelves(indices, values, indptr[i], indptr[i + 1], by_feature, scores[i])
+        else:
+            csr_add_blocks(indices, values, indptr[i], indptr[i + 1], by_feature, scores[i])
 
 
 @kernel

@@ -152,3 +152,17 @@ def test_predictions_are_the_class_with_the_highest_score(tmp_path):
     w = np.random.default_rng(0).normal(size=15)
     features = np.hstack([naive.dense(shard.x, 4), np.full((18, 1), 2.0)])
     np.testing.assert_array_equal(problem.predict(w, shard), (features @ w.reshape(3, 5).T).argmax(axis=1))
+
+
+@pytest.mark.parametrize("n_classes", [3, 5, 12, 13, 24, 25])
+def test_scores_are_products_however_many_classes_there_are(n_classes):
+    rng = np.random.default_rng(n_classes)
+    x = rng.normal(size=(7, 9)) * (rng.random((7, 9)) < 0.5)
+    problem = Multiclass(n_features=9, classes=tuple(map(str, range(n_classes))), bias=0.5)
+    w = rng.normal(size=problem.n_weights)
+    blocks = w.reshape(n_classes, 10)
+    expected = x.astype(np.float32).astype(float) @ blocks[:, :9].T + 0.5 * blocks[:, 9]
+    for sparse in (False, True):
+        shard = Shard(0, 0, rows_of(x, sparse=sparse), np.zeros(7, dtype=np.int32))
+        ((_, scores),) = problem.score_blocks(w, shard)
+        np.testing.assert_allclose(scores, expected, rtol=1e-12, atol=1e-12)
