@@ -190,7 +190,7 @@ def add_dense_scores(x: Singles, blocks: Floats, scores: Floats) -> None:
 @bare_kernel
 def add_csr_scores(indptr: Ints, indices: Any, values: Singles, by_feature: Floats, scores: Floats) -> None:
     """The same for sparse rows, with the weights of a feature as `turned` has them."""
-    twelves = FEW < scores.shape[1] <= MANY
+    twelves = by_feature.shape[1] % TWELVE == 0 and by_feature.shape[1] <= MANY
     for i in range(len(scores)):
         if twelves:
             csr_add_twelves(indices, values, indptr[i], indptr[i + 1], by_feature, scores[i])
