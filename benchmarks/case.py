@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from distdual.data.memory import MemoryDataset
-from distdual.data.store import Dataset
+from distdual.data.dataset import Dataset
+from distdual.data.in_memory import MemoryDataset
 from distdual.problems.base import Problem
 
 Data = MemoryDataset | Dataset

@@ -16,9 +16,9 @@ from benchmarks.datasets.covtype import two_classes
 from benchmarks.datasets.synthetic import chain_of
 from benchmarks.solvers import ours
 from benchmarks.table import Table
-from distdual.data.memory import in_memory
+from distdual.data.in_memory import in_memory
 from distdual.problems.binary import Binary
-from distdual.problems.chain import Chain
+from distdual.problems.chain.problem import Chain
 
 DOUBLINGS = 5
 CHAINS = 8_192

@@ -21,15 +21,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.case import need
+from distdual.cluster.executor import InlineExecutor
 from distdual.config import SolverConfig
-from distdual.coordinator.latent import LatentOutcome, train_latent
-from distdual.coordinator.train import Trainer
-from distdual.data.memory import MemoryDataset, in_memory, sequences_in_memory
-from distdual.problems.completed import LatentProblem
-from distdual.problems.latent import Latent
-from distdual.problems.latent_multiclass import LatentMulticlass
+from distdual.coordinator.latent_loop import LatentOutcome, train_latent
+from distdual.coordinator.trainer import Trainer
+from distdual.data.in_memory import MemoryDataset, in_memory, sequences_in_memory
+from distdual.problems.latent.bags import Latent
+from distdual.problems.latent.base import LatentProblem
+from distdual.problems.latent.multiclass import LatentMulticlass
 from distdual.problems.multiclass import Multiclass
-from distdual.workers.executor import InlineExecutor
 
 FOLDS, INNER_FOLDS = 10, 3
 CHOICES = (0.001, 0.01, 0.1, 1.0)  # of C

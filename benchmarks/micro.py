@@ -20,12 +20,12 @@ from benchmarks.datasets.covtype import two_classes
 from benchmarks.datasets.imdb import imdb
 from benchmarks.datasets.mnist import mnist
 from benchmarks.table import Table
-from distdual.coordinator.solver import Solver
-from distdual.data.memory import in_memory
-from distdual.prior import Prior
+from distdual.data.in_memory import in_memory
 from distdual.problems.base import Problem
 from distdual.problems.binary import Binary
 from distdual.problems.multiclass import Multiclass
+from distdual.solver.regularizer import Prior
+from distdual.solver.solver import Solver
 
 ROUNDS = 15
 

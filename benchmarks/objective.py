@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.case import Case, Data
-from distdual.dual import Dual
-from distdual.prediction import add_up, judge_of
+from distdual.certificate.rebuild import Support
+from distdual.certificate.verify import check_shard
+from distdual.kernels.rows import Floats
+from distdual.model.dual import Dual
+from distdual.model.predict import add_up, judge_of
 from distdual.problems.base import Keys
-from distdual.rows import Floats
-from distdual.support import Support
-from distdual.verification import check_shard
 
 NO_DUAL = Dual(np.empty(0, dtype=np.int64), Keys.none(0), np.empty(0), np.empty(0))
 

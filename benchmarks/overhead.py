@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 import psutil
 
+from distdual.cluster.dask_client import connect
+from distdual.cluster.executor import DaskExecutor
 from distdual.config import ClusterConfig
-from distdual.data.location import Location
-from distdual.data.prepare import prepare_arrays
-from distdual.data.store import open_dataset
+from distdual.data.dataset import open_dataset
+from distdual.data.prepare.api import prepare_arrays
+from distdual.data.storage.location import Location
 from distdual.problems.binary import Binary
-from distdual.workers.cluster import connect
-from distdual.workers.executor import DaskExecutor
-from distdual.workers.scan import Scan
+from distdual.scan.scan import Scan
 
 NOTHING = np.empty(0, dtype=np.uint64)
 WIDTH = 64  # features, of 4 bytes

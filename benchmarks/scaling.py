@@ -15,10 +15,10 @@ import distdual
 from benchmarks.datasets.covtype import two_classes
 from benchmarks.datasets.ocr import ocr
 from benchmarks.table import Table
+from distdual.cluster.dask_client import connect
 from distdual.config import ClusterConfig, LocalCluster
-from distdual.data.location import Location
-from distdual.data.prepare import prepare_arrays
-from distdual.workers.cluster import connect
+from distdual.data.prepare.api import prepare_arrays
+from distdual.data.storage.location import Location
 
 COLUMNS = ["data", "setting", "seconds", "fastest", "slowest", "first run", "passes", "oracle calls", "idle", "gap"]
 SHARDS = (8, 32, 128)

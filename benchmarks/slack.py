@@ -29,8 +29,8 @@ import distdual
 from benchmarks.case import need
 from benchmarks.datasets.covtype import parts, two_classes
 from benchmarks.machine import memory
-from distdual.data.prepare import prepare, prepare_arrays
-from distdual.training import Result
+from distdual.coordinator.run import Result
+from distdual.data.prepare.api import prepare, prepare_arrays
 
 COLUMNS = ("passes", "oracle_calls", "calls_saved", "cache_rows", "support")
 

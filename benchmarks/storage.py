@@ -28,15 +28,17 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the server belongs to the tests
 
 import distdual
+from distdual.cluster.dask_client import connect
 from distdual.config import ClusterConfig, LocalCluster
-from distdual.data.fetch import fetch_from
-from distdual.data.location import Location
-from distdual.data.pipeline import Options, Source, write
-from distdual.data.prepare import prepare_arrays
+from distdual.data.dataset import open_dataset
+from distdual.data.prepare.api import prepare_arrays
+from distdual.data.prepare.pipeline import write
+from distdual.data.prepare_options import Options
 from distdual.data.shard import Block
-from distdual.data.store import open_dataset
-from distdual.rows import DenseRows
-from distdual.workers.cluster import connect
+from distdual.data.sources.base import Source
+from distdual.data.storage.location import Location
+from distdual.data.storage.object_get import fetch_from
+from distdual.kernels.rows import DenseRows
 from tests.s3_server import S3Server
 
 RUNS = 3

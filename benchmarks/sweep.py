@@ -18,8 +18,8 @@ from typing import Any
 
 import distdual
 from benchmarks.datasets.a9a import a9a
-from distdual.data.prepare import prepare_arrays
-from distdual.sweeping import grid
+from distdual.coordinator.sweep_c import grid
+from distdual.data.prepare.api import prepare_arrays
 
 
 def main() -> None:

@@ -12,16 +12,16 @@ commands, job_commands, cli.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from distdual.certificate.verify import Verification, verify
+    from distdual.coordinator.run import Result, train
+    from distdual.coordinator.sweep_c import Sweep, sweep
     from distdual.estimators import SVC, SVR, ChainSVM, LatentSVM, StructuralSVM
     from distdual.jobs.submit import Job, submit
-    from distdual.model import load_model
-    from distdual.prediction import Predictions, predict
-    from distdual.problems.own import UserProblem
-    from distdual.problems.own_latent import LatentUserProblem
-    from distdual.selftest import check_problem
-    from distdual.sweeping import Sweep, sweep
-    from distdual.training import Result, train
-    from distdual.verification import Verification, verify
+    from distdual.model.io import load_model
+    from distdual.model.predict import Predictions, predict
+    from distdual.problems.user.latent import LatentUserProblem
+    from distdual.problems.user.problem import UserProblem
+    from distdual.problems.user.self_check import check_problem
 
 __version__ = "0.1.0"
 __all__ = [
@@ -48,20 +48,20 @@ __all__ = [
 ]
 
 _HOME = {
-    "Result": "training",
-    "train": "training",
-    "Verification": "verification",
-    "verify": "verification",
-    "load_model": "model",
-    "Predictions": "prediction",
-    "predict": "prediction",
-    "Sweep": "sweeping",
-    "sweep": "sweeping",
+    "Result": "coordinator.run",
+    "train": "coordinator.run",
+    "Verification": "certificate.verify",
+    "verify": "certificate.verify",
+    "load_model": "model.io",
+    "Predictions": "model.predict",
+    "predict": "model.predict",
+    "Sweep": "coordinator.sweep_c",
+    "sweep": "coordinator.sweep_c",
     "Job": "jobs.submit",
     "submit": "jobs.submit",
-    "UserProblem": "problems.own",
-    "LatentUserProblem": "problems.own_latent",
-    "check_problem": "selftest",
+    "UserProblem": "problems.user.problem",
+    "LatentUserProblem": "problems.user.latent",
+    "check_problem": "problems.user.self_check",
     "SVC": "estimators",
     "SVR": "estimators",
     "ChainSVM": "estimators",

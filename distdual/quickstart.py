@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distdual.certificate.verify import Verification, verify
+from distdual.cluster.dask_client import connect
 from distdual.config import ClusterConfig, Config, LocalCluster, load
-from distdual.coordinator.record import Round
-from distdual.data.prepare import prepare_arrays
+from distdual.coordinator.run import Result, train
+from distdual.data.prepare.api import prepare_arrays
 from distdual.errors import InputError
-from distdual.training import Result, train
-from distdual.verification import Verification, verify
-from distdual.workers.cluster import connect
+from distdual.report.round_log import Round
 
 SHARD_BYTES = 32 << 10  # small shards, so that two workers have something to share
 

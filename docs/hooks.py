@@ -12,11 +12,10 @@ from typing import Any
 
 import click
 
-from distdual.cli import cli
+from distdual.cli.commands import cli
 from distdual.config import Config, LocalCluster
-from distdual.fields import Field, fields_of
-from distdual.problems import own_fields
-from distdual.problems.load import BUILT_IN
+from distdual.field_docs import Field, fields_of
+from distdual.problems.registry import BUILT_IN, own_fields
 
 
 def on_config(config: Any) -> Any:

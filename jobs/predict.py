@@ -5,8 +5,8 @@ python jobs/predict.py tcp://host:8786 s3://bucket/model s3://bucket/test s3://b
 
 from shared import arguments, client_of, end_with
 
-from distdual.data.location import Location
-from distdual.prediction import check_output, predict, save_predictions
+from distdual.data.storage.location import Location
+from distdual.model.predict import check_output, predict, save_predictions
 
 
 def main() -> int:

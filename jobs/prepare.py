@@ -5,7 +5,7 @@ python jobs/prepare.py tcp://host:8786 s3://bucket/a9a.xz s3://bucket/a9a --shuf
 
 from shared import arguments, client_of, end_with
 
-from distdual.data.prepare import prepare
+from distdual.data.prepare.api import prepare
 
 
 def main() -> int:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import distdual
-from distdual.data.prepare import prepare_arrays
+from distdual.data.prepare.api import prepare_arrays
 from distdual.errors import InputError
 
 KIND = "ranking:Ranking"  # this file, by its name as a module; it is sent to Dask workers as it stands

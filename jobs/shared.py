@@ -7,9 +7,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NoReturn
 
+from distdual.cluster.dask_client import connect
 from distdual.config import TLS, ClusterConfig
 from distdual.errors import InputError, Suspended
-from distdual.workers.cluster import connect
 
 
 def arguments(text: str | None) -> argparse.ArgumentParser:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from zarr.storage import LocalStore
 
-from distdual.data.location import Location
-from distdual.data.prepare import prepare_arrays
-from distdual.data.store import open_dataset
+from distdual.data.dataset import open_dataset
+from distdual.data.prepare.api import prepare_arrays
+from distdual.data.storage.location import Location
 from tests.killing import ended, start
 
 OLD, NEW, LATER = 20, 12, 7  # examples

@@ -24,8 +24,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from distdual.config import from_table
-from distdual.problems import own_fields
-from distdual.problems.load import class_of, is_own
+from distdual.problems.registry import class_of, is_own, own_fields
 
 FENCE = re.compile(
     r'^(?:<!-- needs: (?P<needs>\w+) -->\n)?```(?P<language>\w*)(?: title="(?P<title>[^"]+)")?\n(?P<code>.*?)^```$',

@@ -11,11 +11,11 @@ from unittest.mock import patch
 import numpy as np
 from hypothesis import settings
 
-from distdual.data.location import Location
+from distdual.data.prepare.writer import write_dataset
 from distdual.data.shard import Block, Shard
-from distdual.data.write import write_dataset
+from distdual.data.storage.location import Location
+from distdual.kernels.rows import CsrRows, DenseRows, Rows
 from distdual.problems.base import Constraints, Keys
-from distdual.rows import CsrRows, DenseRows, Rows
 
 CLASSES = ("-1", "1")
 compiling = settings(deadline=None, max_examples=60)  # the first call of a kernel is slow, so no test has a deadline

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from distdual.data.location import Location
+from distdual.data.storage.location import Location
 from tests.s3_server import S3Server
 
 

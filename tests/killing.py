@@ -17,9 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import distdual.checkpoint
-from distdual.data.location import Location
-from distdual.training import train
+import distdual.coordinator.checkpoint
+from distdual.coordinator.run import train
+from distdual.data.storage.location import Location
 
 MOST_KILLS = 3
 WRITES = (0, 3, 5, 6, 8, 11, 12, 13)  # of six or seven a checkpoint
@@ -92,7 +92,7 @@ def dying(config: dict[str, Any], last: int) -> None:
         write(self, name, content)
 
     Location.write = counted  # type: ignore[method-assign]
-    distdual.checkpoint.REST = 0.0
+    distdual.coordinator.checkpoint.REST = 0.0
     train(config, resume=True)
 
 
@@ -111,7 +111,7 @@ def at_writes(folder: Path) -> list[int]:
 
 def main(mode: str, place: str, *seeds: str) -> None:
     folder = Path(place)
-    distdual.checkpoint.REST = 1.0  # half of the time goes into writing
+    distdual.coordinator.checkpoint.REST = 1.0  # half of the time goes into writing
     train(told(folder, "whole"))  # here, so that what is forked has its kernels
     begin = time.monotonic()
     assert ended(start(lambda: train(told(folder, "timed")))) == 0

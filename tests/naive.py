@@ -10,12 +10,12 @@ import numpy as np
 import quadprog
 
 from distdual.data.shard import Shard
-from distdual.prior import Prior
+from distdual.kernels.rows import DenseRows, OuterRows, Rows
 from distdual.problems.base import Constraints
 from distdual.problems.binary import Binary
-from distdual.problems.latent import Latent
-from distdual.problems.latent_multiclass import LatentMulticlass
-from distdual.rows import DenseRows, OuterRows, Rows
+from distdual.problems.latent.bags import Latent
+from distdual.problems.latent.multiclass import LatentMulticlass
+from distdual.solver.regularizer import Prior
 
 
 class Program(NamedTuple):

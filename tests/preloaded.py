@@ -24,7 +24,8 @@ from tests.shell import environment
 
 ROOT = Path(__file__).parents[1]
 NEEDED = (
-    "distdual.cli distdual.training distdual.verification distdual.prediction distdual.sweeping distdual.estimators"
+    "distdual.cli.commands distdual.coordinator.run distdual.certificate.verify distdual.model.predict "
+    "distdual.coordinator.sweep_c distdual.estimators"
 )
 ASKING = """#!{python} -SE
 import json, os, socket, sys
@@ -110,7 +111,7 @@ def answer(asked: Any) -> None:
 
 def run(name: str, arguments: list[str]) -> None:
     if name == "distdual":
-        from distdual.cli import main
+        from distdual.cli.commands import main
 
         sys.argv = ["distdual", *arguments]
         sys.path[0] = "" if "" in sys.path else sys.path[0]

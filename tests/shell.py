@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from distdual.cli import main
+from distdual.cli.commands import main
 
 PROGRAMS = Path(sys.executable).parent
 

@@ -14,55 +14,34 @@ ROOT = Path(distdual.__file__).parent
 ORDER = [
     "errors",
     "interrupt",
-    "kernel",
-    "fours",
-    "rows",
-    "fields",
+    "field_docs",
     "config",
+    "kernels",
     "data",
-    "prior",
     "problems",
-    "certificate",
-    "workers",
-    "coordinator",
-    "dual",
-    "support",
+    "data/prepare",  # asks the problems what they are made of
+    "scan",
+    "cluster",
+    "solver",
     "model",
-    "hotstart",
-    "checkpoint",
+    "certificate",
     "report",
-    "training",
-    "verification",
-    "prediction",
-    "heldout",
-    "sweeping",
+    "coordinator",
     "jobs",
+    "problems/user/self_check",  # runs scans
     "estimators",
-    "inspection",
-    "selftest",
     "quickstart",
-    "completion",
-    "console",
-    "commands",
-    "job_commands",
     "cli",
 ]
 
 HOMES = {
-    "distributed": [
-        "workers/cluster.py",
-        "workers/executor.py",
-        "workers/on_dask.py",
-        "workers/reading.py",
-        "workers/tasks.py",
-        "jobs/",
-    ],
-    "dask": ["workers/cluster.py", "data/arrays.py"],
+    "distributed": ["cluster/", "jobs/", "scan/shard_reader.py"],
+    "dask": ["cluster/dask_client.py", "data/sources/arrays.py"],
     "zarr": ["data/"],
     "fsspec": ["data/"],
     "s3fs": ["data/"],
-    "numba": ["kernel.py", "fours.py"],
-    "click": ["cli.py", "commands.py", "completion.py", "job_commands.py", "console.py"],
+    "numba": ["kernels/jit.py", "kernels/simd.py"],
+    "click": ["cli/"],
     "matplotlib": ["report/plots.py"],
     "mlflow": ["report/tracking.py"],
     "tensorboardX": ["report/tracking.py"],
@@ -96,8 +75,9 @@ def imports(file: str) -> Iterator[str]:
 
 
 def part_of(name: str) -> str:
-    """The file or package at the top of distdual/ that a module or a path belongs to."""
-    return name.removeprefix("distdual.").replace("/", ".").removesuffix(".py").split(".")[0]
+    """The entry of ORDER that a module or a path belongs to: the longest that its path begins with."""
+    path = name.removeprefix("distdual.").replace(".py", "").replace(".", "/")
+    return max((part for part in ORDER if f"{path}/".startswith(f"{part}/")), key=len, default=path)
 
 
 def test_every_part_has_its_place_in_the_order():

@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 
-from distdual.cli import cli
+from distdual.cli.commands import cli
 from distdual.config import Config, LocalCluster
-from distdual.fields import fields_of
-from distdual.problems import own_fields
-from distdual.problems.load import BUILT_IN
+from distdual.field_docs import fields_of
+from distdual.problems.registry import BUILT_IN, own_fields
 from tests.blocks import Folder, blocks_of, check_output, run_all
 from tests.preloaded import preloaded
 from tests.s3_server import free_ports
@@ -136,7 +135,7 @@ def plain(page: Path) -> str:
 
 
 def names() -> list[tuple[str, str]]:
-    """All names of modules and what they hold that the pages speak of, such as `distdual.coordinator.group:trade`."""
+    """All names of modules and what they hold that the pages speak of, such as `distdual.solver.group_step:trade`."""
     return sorted(
         {
             (page, name)

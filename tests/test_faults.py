@@ -20,20 +20,20 @@ import numpy as np
 import pytest
 
 from distdual import train, verify
+from distdual.cluster.dask_client import connect
+from distdual.cluster.executor import DaskExecutor
 from distdual.config import ClusterConfig
-from distdual.coordinator.record import Round
-from distdual.data.location import Location
-from distdual.data.prepare import prepare_arrays
-from distdual.data.store import open_dataset
+from distdual.coordinator.run import Result
+from distdual.data.dataset import open_dataset
+from distdual.data.prepare.api import prepare_arrays
+from distdual.data.storage.location import Location
 from distdual.errors import ClusterError
-from distdual.training import Result
-from distdual.workers.cluster import connect
-from distdual.workers.executor import DaskExecutor
+from distdual.report.round_log import Round
 from tests.build import CLASSES, examples
+from tests.cluster.test_executor import SlowBinary, scans
 from tests.dask_processes import DaskProcesses
 from tests.s3_server import S3Server
 from tests.shell import environment
-from tests.workers.test_executor import SlowBinary, scans
 
 MADE = examples(0, 2400, 12, flip=0.3)
 LATE = 0.1  # seconds: a fault comes up to so much later than the round that brings it

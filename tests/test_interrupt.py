@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from distdual.data.prepare import prepare_arrays
+from distdual.data.prepare.api import prepare_arrays
 from tests.build import examples
 from tests.shell import PROGRAMS, distdual, environment
 

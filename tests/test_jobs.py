@@ -123,9 +123,7 @@ def test_the_job_of_the_compose_file_runs(cluster: Cluster, tmp_path: Path) -> N
     assert re.search(r"^certified: ", ran.out, re.MULTILINE)
     assert re.search(r"^verified: ", ran.out, re.MULTILINE)
     assert "1,797 predictions in s3://data/digits-labels.txt" in ran.out
-    reader = (
-        "from distdual.model import load_model, Location; print(len(load_model(Location('s3://data/digits-model')).w))"
-    )
+    reader = "from distdual.model.io import load_model, Location; print(len(load_model(Location('s3://data/digits-model')).w))"
     assert step(cluster, "python", "-c", reader).out.strip() == "65"
 
 

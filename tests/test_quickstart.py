@@ -16,9 +16,9 @@ import pytest
 from rich.console import Console
 
 from distdual.config import load
-from distdual.coordinator.record import Round
+from distdual.report.number_format import clock, short
 from distdual.report.progress import ProgressDisplay
-from distdual.report.words import clock, short
+from distdual.report.round_log import Round
 from tests.shell import PROGRAMS, assert_refused, distdual, environment
 
 

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from distdual import train, verify
-from distdual.data.location import Location
-from distdual.data.store import open_dataset
+from distdual.data.dataset import open_dataset
+from distdual.data.storage.location import Location
+from tests.cli.test_bad_input import storage
 from tests.s3_proxy import proxy_of
 from tests.s3_server import S3Server
 from tests.shell import PROGRAMS, Ran, assert_refused, call, distdual, environment
-from tests.test_bad_input import storage
 
 CONFIG = """
 [data]

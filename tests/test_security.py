@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import distdual
+from distdual.cluster.dask_client import security_of
 from distdual.config import ClusterConfig, load
 from distdual.errors import InputError, Suspended
-from distdual.workers.cluster import security_of
 from tests.build import examples, write
 from tests.certificates import Pem, certificates
 from tests.processes import dask_cluster

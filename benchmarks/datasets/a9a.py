@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.datasets import load_svmlight_file
 
 from benchmarks.case import Case, need
-from distdual.data.memory import in_memory
+from distdual.data.in_memory import in_memory
 from distdual.problems.binary import Binary
 
 

@@ -7,10 +7,10 @@ import zipfile
 from pathlib import Path
 
 from benchmarks.case import Case, need
-from distdual.data.location import Location
-from distdual.data.prepare import prepare
-from distdual.data.store import open_dataset
-from distdual.problems.chain import Chain
+from distdual.data.dataset import open_dataset
+from distdual.data.prepare.api import prepare
+from distdual.data.storage.location import Location
+from distdual.problems.chain.problem import Chain
 
 TEMPLATES = Path(__file__).parents[2] / "configs" / "chunking_templates.toml"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.case import Case, need
-from distdual.data.memory import in_memory
+from distdual.data.in_memory import in_memory
 from distdual.problems.regression import Regression
 
 EPSILON = 0.1

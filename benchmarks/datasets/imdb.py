@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfTransformer
 
 from benchmarks.case import Case, need
-from distdual.data.memory import in_memory
+from distdual.data.in_memory import in_memory
 from distdual.problems.binary import Binary
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.case import Case, need
-from distdual.data.memory import in_memory
+from distdual.data.in_memory import in_memory
 from distdual.problems.binary import Binary
 from distdual.problems.multiclass import Multiclass
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.case import Case, need
-from distdual.data.location import Location
-from distdual.data.prepare import prepare_arrays
-from distdual.data.store import open_dataset
-from distdual.problems.chain import Chain
+from distdual.data.dataset import open_dataset
+from distdual.data.prepare.api import prepare_arrays
+from distdual.data.storage.location import Location
+from distdual.problems.chain.problem import Chain
 
 TEST_FOLD = 0
 

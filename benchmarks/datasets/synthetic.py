@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.case import Case
-from distdual.data.memory import in_memory, sequences_in_memory
+from distdual.data.in_memory import in_memory, sequences_in_memory
 from distdual.problems.binary import Binary
-from distdual.problems.chain import Chain
+from distdual.problems.chain.problem import Chain
 from distdual.problems.multiclass import Multiclass
 from distdual.problems.regression import Regression
 

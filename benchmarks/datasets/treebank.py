@@ -6,10 +6,10 @@ C is the best of 0.3, 1, 3, 10, 30 on a fifth of the training trees.
 from pathlib import Path
 
 from benchmarks.case import Case, need
-from distdual.data.location import Location
-from distdual.data.prepare import prepare
-from distdual.data.store import open_dataset
-from distdual.problems import make_problem
+from distdual.data.dataset import open_dataset
+from distdual.data.prepare.api import prepare
+from distdual.data.storage.location import Location
+from distdual.problems.registry import make_problem
 
 MAX_LENGTH = 15
 

@@ -14,7 +14,7 @@ from benchmarks.case import Case
 from benchmarks.objective import Solution
 from benchmarks.solvers.base import Ladder, Once, Peer
 from distdual.data.shard import Shard
-from distdual.rows import DenseRows
+from distdual.kernels.rows import DenseRows
 
 
 class Crfsuite(Peer):

@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.case import Case
 from benchmarks.objective import Solution
 from benchmarks.solvers.base import Ladder, Peer, Tolerance
-from distdual.rows import CsrRows, DenseRows, OuterRows, add
+from distdual.kernels.rows import CsrRows, DenseRows, OuterRows, add
 
 PROBES = 64  # places of w that tell whether it is another one
 

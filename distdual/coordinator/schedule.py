@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distdual.rows import Ints
-from distdual.workers.groups import ALL, EXAMPLE, SHARD
+from distdual.kernels.rows import Ints
+from distdual.scan.slack_groups import ALL, EXAMPLE, SHARD
+from distdual.solver.ascent_plan import Ascent
 
 FIRST_PIECE = 1024  # examples scanned for the first w
 NEAR = 0.05  # estimated gap below which a pass is scanned at one w, and so certifies
@@ -31,20 +32,6 @@ class Piece(NamedTuple):
     shard: int
     begin: int
     end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Ascent:
-    """How long to work on the cached problem."""
-
-    tolerance: float  # until its gap is at most this …
-    max_sweeps: int  # … or so many sweeps are done …
-    slope: bool = False  # … or, if set, until a sweep gains less per unit of work than the round did, its scan included
-    patience: float = np.inf  # … or until so many times the work of the round's scan is spent
-    confirm: bool = True  # whether a pass over the cache must show that gap, or UB′, which may be too low, will do
-    trusting: bool = False  # … unless scans have shown how far off UB′ is
-    revisits: int = 0  # instead of sweeps: so many visits to random groups for every new constraint
-    chunk: int = 0  # new constraints between such visits; 0 for all at once
 
 
 @dataclass(frozen=True, slots=True)

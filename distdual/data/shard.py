@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.kernel import bare_kernel
-from distdual.rows import CsrRows, DenseRows, Features, Floats, Int32s, Ints, n_rows
+from distdual.kernels.jit import bare_kernel
+from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Int32s, Ints, n_rows
 
 
 class Runs(NamedTuple):

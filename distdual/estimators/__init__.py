@@ -7,7 +7,7 @@ inputs (what may be handed in), base (what all share); linear (what the next thr
 from distdual.estimators.chain import ChainSVM
 from distdual.estimators.classifier import SVC
 from distdual.estimators.latent import LatentSVM
-from distdual.estimators.own import StructuralSVM
 from distdual.estimators.regressor import SVR
+from distdual.estimators.structural import StructuralSVM
 
 __all__ = ["SVC", "SVR", "ChainSVM", "LatentSVM", "StructuralSVM"]

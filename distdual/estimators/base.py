@@ -12,20 +12,20 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from distdual.cluster.executor import open_executor
 from distdual.config import ClusterConfig, SolverConfig, convert, parse
-from distdual.coordinator.train import Outcome, Trainer
-from distdual.data.memory import MemoryDataset, coded_in_memory
+from distdual.coordinator.run import check_columns, single_dual, summarise
+from distdual.coordinator.trainer import Outcome, Trainer
+from distdual.coordinator.warm_start import FREE_TO_CHANGE, carry_over
+from distdual.data.dataset import Dataset
+from distdual.data.in_memory import MemoryDataset, coded_in_memory
 from distdual.data.shard import Block, join_blocks
-from distdual.data.store import Dataset
-from distdual.dual import Dual
 from distdual.errors import InputError
 from distdual.estimators.inputs import Data, Given, codes_of, is_place, names_of, open_place
-from distdual.hotstart import FREE_TO_CHANGE, carry_over
-from distdual.prediction import label_array
+from distdual.kernels.rows import Floats
+from distdual.model.dual import Dual
+from distdual.model.predict import label_array
 from distdual.problems.base import Problem
-from distdual.rows import Floats
-from distdual.training import check_columns, single_dual, summarise
-from distdual.workers.executor import open_executor
 
 
 class Start(NamedTuple):

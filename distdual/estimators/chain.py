@@ -7,15 +7,15 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from distdual.data.check import label_name
-from distdual.data.memory import MemoryDataset
-from distdual.data.sequence import Ragged, ragged
+from distdual.data.in_memory import MemoryDataset
 from distdual.data.shard import Block
+from distdual.data.sources.sequences import Ragged, ragged
+from distdual.data.validate import label_name
 from distdual.errors import InputError
 from distdual.estimators.inputs import SINGLE, Data, Given, features_of, is_place, weights_of
-from distdual.estimators.structured import StructuredEstimator
-from distdual.problems.chain import Chain
-from distdual.rows import Features, Floats
+from distdual.estimators.structured_base import StructuredEstimator
+from distdual.kernels.rows import Features, Floats
+from distdual.problems.chain.problem import Chain
 
 
 class ChainSVM(StructuredEstimator):

@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
+from distdual.cluster.executor import open_executor
 from distdual.config import ClusterConfig
-from distdual.data.arrays import is_dask
-from distdual.data.check import label_name
 from distdual.data.shard import Block
+from distdual.data.sources.arrays import is_dask
+from distdual.data.validate import label_name
 from distdual.errors import InputError
 from distdual.estimators.inputs import Data, Given, is_place, single_rows, weights_of
 from distdual.estimators.linear import LinearEstimator
+from distdual.kernels.rows import Floats
 from distdual.problems.base import Problem
 from distdual.problems.binary import Binary
 from distdual.problems.multiclass import Multiclass
-from distdual.rows import Floats
-from distdual.workers.executor import open_executor
 
 
 class SVC(ClassifierMixin, LinearEstimator):

@@ -11,24 +11,24 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from distdual.cluster.executor import open_executor
 from distdual.config import ClusterConfig
-from distdual.coordinator.latent import train_latent
-from distdual.coordinator.train import Trainer
-from distdual.data.check import label_name
-from distdual.data.sequence import Ragged, ragged
+from distdual.coordinator.latent_loop import train_latent
+from distdual.coordinator.run import check_columns, summarise
+from distdual.coordinator.trainer import Trainer
+from distdual.data.dataset import Dataset
 from distdual.data.shard import Block
-from distdual.data.store import Dataset
+from distdual.data.sources.sequences import Ragged, ragged
+from distdual.data.validate import label_name
 from distdual.errors import InputError
 from distdual.estimators.base import Start, plain
 from distdual.estimators.classifier import class_costs
 from distdual.estimators.inputs import SINGLE, Data, Given, features_of, is_place, matrix_of, open_place, weights_of
 from distdual.estimators.linear import Decided, LinearEstimator, linear_scores, split_weights
-from distdual.prediction import check_width
-from distdual.problems.completed import Start as Weights
-from distdual.problems.latent import Latent, labels_of
-from distdual.rows import Floats, Ints
-from distdual.training import check_columns, summarise
-from distdual.workers.executor import open_executor
+from distdual.kernels.rows import Floats, Ints
+from distdual.model.predict import check_width
+from distdual.problems.latent.bags import Latent, labels_of
+from distdual.problems.latent.base import Start as Weights
 
 
 class LatentSVM(ClassifierMixin, LinearEstimator):

@@ -7,16 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from distdual.cluster.executor import open_executor
 from distdual.config import ClusterConfig
-from distdual.data.arrays import is_dask
+from distdual.data.sources.arrays import is_dask
 from distdual.errors import InputError
 from distdual.estimators.base import DualEstimator
 from distdual.estimators.inputs import Given, check_width, is_place, matrix_of, open_place
-from distdual.prediction import check_width as check_stored_width
+from distdual.kernels.rows import Floats
+from distdual.model.predict import check_width as check_stored_width
 from distdual.problems.multiclass import Multiclass
 from distdual.problems.regression import Regression
-from distdual.rows import Floats
-from distdual.workers.executor import open_executor
 
 
 class Decided(NamedTuple):

@@ -7,12 +7,12 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from distdual.data.arrays import is_dask
 from distdual.data.shard import Block
+from distdual.data.sources.arrays import is_dask
 from distdual.estimators.inputs import Data, Given, is_place, single_rows, weights_of
 from distdual.estimators.linear import LinearEstimator
+from distdual.kernels.rows import Floats
 from distdual.problems.regression import Regression
-from distdual.rows import Floats
 
 
 class SVR(RegressorMixin, LinearEstimator):

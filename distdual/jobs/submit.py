@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from distdual.cluster.dask_client import module_file_of
 from distdual.config import Config, from_table
-from distdual.data.location import Location
+from distdual.data.storage.location import Location
 from distdual.errors import InputError, Suspended
-from distdual.jobs.coordinate import train_job
-from distdual.jobs.record import LOG, TASK, Record, ask_to_end, forget_asking, is_asked_to_end, read, records, save
-from distdual.problems.load import class_of, is_own
-from distdual.workers.cluster import module_file_of
+from distdual.jobs.coordinator_task import train_job
+from distdual.jobs.job_record import LOG, TASK, Record, ask_to_end, forget_asking, is_asked_to_end, read, records, save
+from distdual.problems.registry import class_of, is_own
 
 BEGIN = 5.0  # seconds in which a worker that is free should have begun
 GRACE = 2.0  # seconds in which the last lines of an ended job should have come

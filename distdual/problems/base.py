@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.shard import Shard, copy_runs, take_rows
-from distdual.rows import Floats, Int32s, Ints, OuterRows, ReferredRows
+from distdual.kernels.rows import Floats, Int32s, Ints, OuterRows, ReferredRows
 
 
 class Keys(NamedTuple):

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from distdual.data.shard import Shard
 from distdual.errors import InputError
-from distdual.kernel import bare_kernel
+from distdual.kernels.jit import bare_kernel
+from distdual.kernels.rows import Features, Floats, Int32s, Ints, dot
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
 from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, rows_of, scores
-from distdual.rows import Features, Floats, Int32s, Ints, dot
 
 
 @dataclass(frozen=True, kw_only=True)

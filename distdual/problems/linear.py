@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from distdual.data.referred import copied
 from distdual.data.shard import Shard
 from distdual.errors import InputError
-from distdual.kernel import bare_kernel
-from distdual.rows import Features, Floats, Ints, ReferredRows, dot
+from distdual.kernels.jit import bare_kernel
+from distdual.kernels.row_copies import copied
+from distdual.kernels.rows import Features, Floats, Ints, ReferredRows, dot
 
 
 def check_bias(bias: float) -> None:

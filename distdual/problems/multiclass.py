@@ -16,10 +16,20 @@ from numpy.typing import NDArray
 from distdual.config import check_choice
 from distdual.data.shard import Shard
 from distdual.errors import InputError
-from distdual.kernel import bare_kernel, kernel
+from distdual.kernels.jit import bare_kernel, kernel
+from distdual.kernels.rows import (
+    TWELVE,
+    DenseRows,
+    Floats,
+    Int32s,
+    Ints,
+    OuterRows,
+    Singles,
+    csr_add_blocks,
+    csr_add_twelves,
+)
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
 from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, rows_of
-from distdual.rows import TWELVE, DenseRows, Floats, Int32s, Ints, OuterRows, Singles, csr_add_blocks, csr_add_twelves
 
 SCORES = 2**15  # that are computed together: what comes after finds them near
 FEW, MANY = 4, 2 * TWELVE  # classes between which scores of sparse features are computed twelve at a time

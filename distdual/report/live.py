@@ -17,11 +17,11 @@ from socketserver import TCPServer
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from distdual.coordinator.record import Round
 from distdual.errors import InputError
-from distdual.report.history import Line, condensed
+from distdual.report.log_reader import Line, condensed
 from distdual.report.page import Run, content, page, title
-from distdual.report.runlog import About, as_line
+from distdual.report.round_log import Round
+from distdual.report.run_log import About, as_line
 
 HOST, PORT = "127.0.0.1", 8788
 BETWEEN = 1.0  # seconds between two drawings, at least

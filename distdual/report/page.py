@@ -10,9 +10,9 @@ from html import escape
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from distdual.report.charts import Rule, Series, bar_chart, line_chart
 from distdual.report.forecast import left_words, recent_rate, recent_workers, time_left
-from distdual.report.history import (
+from distdual.report.latent_chart import turns
+from distdual.report.log_reader import (
     Line,
     beginnings,
     closing,
@@ -24,8 +24,8 @@ from distdual.report.history import (
     timeline,
     workers,
 )
-from distdual.report.latent import turns
-from distdual.report.words import clock, duration, number, percent, short, shown, size
+from distdual.report.number_format import clock, duration, number, percent, short, shown, size
+from distdual.report.svg_charts import Rule, Series, bar_chart, line_chart
 
 # Whatever the page holds, a browser fetches nothing for it but news from where it came from.
 POLICY = (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from distdual.errors import InputError
-from distdual.report.history import (
+from distdual.report.log_reader import (
     Line,
     Values,
     beginnings,

@@ -9,9 +9,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from distdual.coordinator.record import Round
 from distdual.report.forecast import left_words, recent_rate, recent_workers, time_left
-from distdual.report.words import clock, short
+from distdual.report.number_format import clock, short
+from distdual.report.round_log import Round
 
 ROWS = 10  # passes that stay on the screen
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from distdual.coordinator.record import Round
 from distdual.errors import InputError, Suspended
-from distdual.report.runlog import About, as_line
+from distdual.report.round_log import Round
+from distdual.report.run_log import About, as_line
 
 log = logging.getLogger(__name__)
 

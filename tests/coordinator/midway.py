@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from distdual.coordinator.cache import ConstraintCache, View
-from distdual.prior import Prior
+from distdual.solver.cache import ConstraintCache, View
+from distdual.solver.regularizer import Prior
 from tests import naive
 from tests.build import constraints_of
 

@@ -12,7 +12,6 @@ from distdual.coordinator.schedule import (
     FEWER,
     FIRST_PIECE,
     PATIENCE,
-    Ascent,
     Limits,
     Pass,
     Piece,
@@ -23,7 +22,8 @@ from distdual.coordinator.schedule import (
     cut_rounds,
     next_step,
 )
-from distdual.workers import groups
+from distdual.scan import slack_groups as groups
+from distdual.solver.ascent_plan import Ascent
 
 SIZES = np.full(20, 1000)
 BEGIN = Progress(n_passes=0, estimate=np.inf, gap=np.inf, oracle_sweeps=8.0, seconds=0.0)

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distdual.cluster.executor import InlineExecutor
 from distdual.config import SolverConfig
-from distdual.coordinator.train import Outcome, Trainer
-from distdual.data.memory import MemoryDataset, in_memory
-from distdual.prior import Prior
+from distdual.coordinator.trainer import Outcome, Trainer
+from distdual.data.in_memory import MemoryDataset, in_memory
 from distdual.problems.binary import Binary
-from distdual.workers.executor import InlineExecutor
+from distdual.solver.regularizer import Prior
 from tests.build import examples
 from tests.naive import binary_program, optimum
 

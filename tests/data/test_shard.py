@@ -5,7 +5,7 @@ import pytest
 
 from distdual.data import shard
 from distdual.data.shard import take_rows
-from distdual.rows import CsrRows
+from distdual.kernels.rows import CsrRows
 from tests import naive
 from tests.build import rows_of
 

@@ -13,13 +13,13 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 import distdual
+from distdual.cluster.dask_client import connect
+from distdual.cluster.executor import DaskExecutor, InlineExecutor
 from distdual.config import ClusterConfig, LocalCluster
-from distdual.data import memory
-from distdual.data.prepare import prepare_arrays
-from distdual.workers.cluster import connect
-from distdual.workers.executor import DaskExecutor, InlineExecutor
+from distdual.data import in_memory as memory
+from distdual.data.prepare.api import prepare_arrays
 from tests.build import examples
-from tests.coordinator.test_latent import planted
+from tests.coordinator.test_latent_loop import planted
 
 
 @pytest.fixture(scope="module")

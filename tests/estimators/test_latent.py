@@ -12,9 +12,9 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 
 import distdual
-from distdual.data.prepare import prepare_arrays
+from distdual.data.prepare.api import prepare_arrays
 from distdual.errors import InputError
-from tests.coordinator.test_latent import Planted, planted
+from tests.coordinator.test_latent_loop import Planted, planted
 
 LABELS = np.array(["off", "on"])
 

@@ -16,12 +16,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import distdual
-from distdual.data.location import Location
-from distdual.data.prepare import prepare_arrays
+from distdual.data.prepare.api import prepare_arrays
+from distdual.data.prepare.writer import DatasetWriter
 from distdual.data.shard import Block
-from distdual.data.write import DatasetWriter
+from distdual.data.storage.location import Location
 from distdual.errors import InputError
-from distdual.rows import DenseRows
+from distdual.kernels.rows import DenseRows
 from tests.build import examples
 
 KINDS = ["binary", "multiclass", "regression"]

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 import distdual
-from distdual.data.prepare import prepare_arrays
+from distdual.data.prepare.api import prepare_arrays
 from distdual.errors import InputError
 from tests.problems.mine import Lazy, PlainMulticlass
 

@@ -13,12 +13,12 @@ from distributed import Client, LocalCluster
 
 import distdual
 from distdual.config import from_table
-from distdual.data.location import Location
+from distdual.data.storage.location import Location
 from distdual.errors import InputError, Suspended
-from distdual.jobs import coordinate
-from distdual.jobs.record import TASK, Record, read, save
+from distdual.jobs import coordinator_task as coordinate
+from distdual.jobs.job_record import TASK, Record, read, save
 from distdual.jobs.submit import LOST, Job, anywhere, check_apart, submit
-from distdual.model import load_model
+from distdual.model.io import load_model
 from tests.build import examples, write
 from tests.processes import dask_cluster, wait_until
 from tests.shell import assert_refused, call, environment, run
@@ -207,7 +207,7 @@ def test_a_failed_job_says_why_and_never_tells_credentials(
 
 
 def test_a_problem_of_ones_own_reaches_the_workers(address: str, client: Client, tmp_path: Path) -> None:
-    from distdual.data.prepare import prepare_arrays
+    from distdual.data.prepare.api import prepare_arrays
 
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 5))

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from distdual.data.shard import Shard, run_arrays
-from distdual.problems import problem_from
+from distdual.kernels.rows import OuterRows
 from distdual.problems.base import Constraints, Keys, Problem
-from distdual.rows import OuterRows
+from distdual.problems.registry import problem_from
 from tests import naive
 from tests.build import as_sparse, python_kernels
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from distdual import UserProblem
 from distdual.data.shard import Shard
-from distdual.kernel import kernel
+from distdual.kernels.jit import kernel
 from distdual.problems.base import Constraints, Keys, Offenders
 from distdual.problems.multiclass import Multiclass
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from distdual.errors import InputError
-from distdual.problems import make_problem, problem_from
 from distdual.problems.binary import Binary
+from distdual.problems.registry import make_problem, problem_from
 from tests import naive
 from tests.build import CLASSES, as_sparse, examples, shard_of
 from tests.problems.contract import ProblemContract

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import distdual
-from distdual.data.prepare import prepare_arrays
+from distdual.data.prepare.api import prepare_arrays
 from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.problems.base import Keys
@@ -121,8 +121,8 @@ def everything(problem: Multiclass, shard: Shard, C: float) -> naive.Program:
 
 
 def test_features_of_an_example_are_stored_once(tmp_path):
-    from distdual.coordinator.cache import ConstraintCache
-    from distdual.prior import Prior
+    from distdual.solver.cache import ConstraintCache
+    from distdual.solver.regularizer import Prior
 
     problem, shard = Multiclass(n_features=4, classes=CLASSES), three_classes(0)
     cache = ConstraintCache(1.0, Prior(12))

@@ -7,10 +7,10 @@ import pytest
 from sklearn.svm import LinearSVR
 
 import distdual
-from distdual.data.prepare import prepare_arrays
+from distdual.data.prepare.api import prepare_arrays
 from distdual.data.shard import Shard
 from distdual.errors import InputError
-from distdual.prediction import predict
+from distdual.model.predict import predict
 from distdual.problems.regression import Regression
 from tests import naive
 from tests.build import examples, rows_of

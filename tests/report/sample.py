@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from distdual.coordinator.record import Round
+from distdual.report.round_log import Round
 
 
 def line(lower: float, upper: float | None, **more: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 
 from distdual.report.live import Dashboard
 from distdual.report.page import Run, page
-from distdual.report.runlog import About
+from distdual.report.run_log import About
 from tests.report.sample import asynchronous, round_of
 
 ROOT = Path(__file__).parents[2]

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 import distdual
-from distdual.coordinator.record import Round
-from distdual.data.prepare import prepare_arrays
+from distdual.data.prepare.api import prepare_arrays
 from distdual.errors import InputError, Suspended
-from distdual.report.history import staleness
 from distdual.report.live import MOST_LINES, Dashboard, host_and_port
-from distdual.report.runlog import About
+from distdual.report.log_reader import staleness
+from distdual.report.round_log import Round
+from distdual.report.run_log import About
 from tests.build import examples
 from tests.report.sample import asynchronous, round_of
 from tests.s3_server import free_ports

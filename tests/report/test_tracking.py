@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import distdual
-from distdual.data.prepare import prepare_arrays
+from distdual.data.prepare.api import prepare_arrays
 from distdual.errors import InputError
-from distdual.report.runlog import About
+from distdual.report.run_log import About
 from distdual.report.tracking import MlflowLog, flat, metrics
 from tests.build import examples
 from tests.report.sample import asynchronous, round_of

@@ -1,0 +1,67 @@
+"""Proven bounds on P(w*), and the conditions under which they are proven."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from distdual.kernels.rows import Floats
+from distdual.solver.regularizer import Prior
+
+
+class ShardLoss(NamedTuple):
+    shard: int
+    version: int
+    loss: float  # Σ_i cost_i ξ_i(w) over the shard
+    exact: bool
+
+
+class CertificateError(ValueError):
+    """The scans at hand do not prove an upper bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """lower ≤ P(w*) ≤ upper, for the weights numbered `version`."""
+
+    lower: float
+    upper: float
+    version: int
+
+    @property
+    def gap(self) -> float:
+        """(upper − lower) / upper; a data set whose optimum is 0 has gap 0."""
+        return (self.upper - self.lower) / self.upper if self.upper != 0 else 0.0
+
+
+def upper_bound(
+    w: Floats, version: int, losses: Sequence[ShardLoss], *, C: float, n_shards: int, prior: Prior | None = None
+) -> float:
+    """P(w) = R(w) + C Σ loss, R(w) = 1/2 ||w||² without a prior, from one exact scan of every shard at this version.
+
+    Summed without rounding, so the order in which workers report does not matter.
+    """
+    missing = set(range(n_shards)) - {s.shard for s in losses}
+    if missing or len(losses) != n_shards:
+        raise CertificateError(
+            f"an upper bound needs each of {n_shards} shards exactly once; "
+            f"got {len(losses)} scans, missing {sorted(missing)[:5]}"
+        )
+    for s in losses:
+        if s.version != version:
+            raise CertificateError(
+                f"shard {s.shard} was scanned at weights v{s.version}, this bound is for v{version}; "
+                "losses at different weights do not add up to P(w). Scan it again."
+            )
+        if not s.exact:
+            raise CertificateError(
+                f"shard {s.shard} used inexact inference, which can only underestimate P(w); "
+                "report an estimate instead of a certificate."
+            )
+    return objective(w, losses, C=C, prior=prior)
+
+
+def objective(w: Floats, losses: Sequence[ShardLoss], *, C: float, prior: Prior | None = None) -> float:
+    """R(w) + C Σ loss; an upper bound only under the conditions of `upper_bound`, else an estimate."""
+    penalty = (prior or Prior(len(w))).penalty(w)
+    return penalty + C * math.fsum(s.loss for s in losses)

@@ -1,0 +1,315 @@
+"""Is a model what its certificate says? Recomputed from the model folder and the data set alone.
+
+Each shard is read once; a worker computes Σ cost_i ξ_i(w) over it for P(w), and rebuilds the support constraints of
+its examples from the data, for D(α). Nothing of the trainer is used but the problem's own mathematics. Where
+shards were appended since, the certificate is still one of the first shards, and those are what is read.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distdual.certificate.bounds import Certificate, ShardLoss, objective, upper_bound
+from distdual.certificate.rebuild import Support, no_support
+from distdual.cluster.executor import Executor, open_executor
+from distdual.config import RETRY_SECONDS, ClusterConfig
+from distdual.data.dataset import Dataset, open_dataset
+from distdual.data.storage.location import Location
+from distdual.errors import InputError
+from distdual.kernels.rows import Floats, Int32s, Ints, product
+from distdual.model.dual import AnyDual, Dual, GroupDual, Summary
+from distdual.model.io import Model, changed_files, check_texts, load_model
+from distdual.problems.base import Problem
+from distdual.problems.latent.base import Completed
+from distdual.problems.registry import Named
+from distdual.scan.scan import Source
+from distdual.scan.shard_reader import streamed
+from distdual.scan.slack_groups import add_runs
+
+SAME = 1e-9  # relative difference up to which a recomputed bound is the recorded one
+FEASIBLE = 1e-9  # relative excess of Σ α over C_i that rounding may leave
+
+
+class Sparse(NamedTuple):
+    """A vector that is mostly zero, or all of it where `at` is None."""
+
+    at: Ints | None
+    values: Floats
+
+
+NOTHING = Sparse(np.empty(0, dtype=np.int64), np.empty(0))
+
+
+class ShardCheck(NamedTuple):
+    shard: int
+    exact: bool
+    intact: bool  # False if the shard is not what was prepared
+    loss: float  # Σ cost_i ξ_i(w)
+    margins: float  # Σ α l over the shard's support constraints
+    v: Sparse  # Σ α x over the same
+    infeasible: Ints  # examples with Σ α > C_i or α < 0
+    bytes_read: int
+    gets: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The recomputed bounds, and everything that does not agree with what the model folder says."""
+
+    lower: float
+    upper: float
+    gap: float
+    target: float
+    certified: bool
+    findings: tuple[str, ...]
+    support: int
+    oracle_calls: int
+    bytes_read: int
+    gets: int
+    n_shards: int  # that the certificate is about
+    appended: int = 0  # shards that the data set has beyond these
+    estimate: float | None = None  # of P(w), where inexact inference proves no upper bound: that is then infinite
+    objective: float | None = None  # of a latent problem: its non-convex P(w), latent values imputed anew
+
+
+def verify(
+    model: str | Location,
+    data: str | Location | None = None,
+    client: Any = None,
+    *,
+    cluster: ClusterConfig | None = None,
+    problem: Named | None = None,
+) -> Verification:
+    """Recompute the certificate of a model folder from scratch, in float64.
+
+    `problem` names the class of a model of a user's own problem: "package.module:Class" or the class itself.
+    """
+    folder = model if isinstance(model, Location) else Location(model)
+    claimed = load_model(folder, problem)
+    place = data if isinstance(data, Location) else Location(data or claimed.data.url, folder.storage_options)
+    whole = open_dataset(place.patient(RETRY_SECONDS))
+    dataset = trained_on(claimed, whole)
+    check_shape(claimed, dataset)
+    dual, out_of_range = existing(claimed.dual, dataset)
+    supports = support_parts(dual, dataset, folder.absolute().patient(RETRY_SECONDS))
+    v, checks = np.zeros(claimed.problem.n_weights), list[ShardCheck]()
+    with open_executor(cluster or ClusterConfig(), dataset, claimed.problem, client) as executor:
+        executor.publish(0, claimed.w)
+        shards = range(dataset.n_shards)
+        found = executor.map_shards(check_shard, shards, [claimed.C] * len(shards), supports)
+        changed = changed_files(folder, claimed.certificate)  # read while workers scan
+        for check in found:
+            v[slice(None) if check.v.at is None else check.v.at] += check.v.values
+            checks.append(check._replace(v=NOTHING))  # as many as shards, each as long as w, would not fit in memory
+        imputed = nonconvex(claimed, dataset, executor) if isinstance(claimed.problem, Completed) else None
+    findings = [
+        *(f"{folder}/{name} is not what training wrote" for name in changed),
+        *data_findings(claimed, dataset, [c.shard for c in checks if not c.intact]),
+        *([f"{folder}/dual names {out_of_range} examples beyond the data set"] if out_of_range else []),
+        *dual_findings(folder, checks),
+        *([] if multipliers_are_valid(claimed) else [f"{folder}/dual/beta.npy: β is not feasible"]),
+        *([] if keeps_signs(claimed) else [f"{folder}/weights.npy: a weight is negative that may not be"]),
+    ]
+    concluded = conclude(claimed, dataset, checks, v, imputed, findings)
+    return replace(concluded, appended=whole.n_shards - dataset.n_shards)
+
+
+def trained_on(model: Model, dataset: Dataset) -> Dataset:
+    """The first shards of a data set if the model was trained on exactly those, else all of it."""
+    n = len(model.data.checksum)
+    first = dataset.head(n) if 0 < n < dataset.n_shards else dataset
+    return first if first.fingerprint == model.data.fingerprint else dataset
+
+
+def check_shape(model: Model, dataset: Dataset) -> None:
+    described = model.problem.describe()
+    found = {"n_features": dataset.layout.n_features, "classes": list(dataset.classes)}
+    for name, value in found.items():
+        if described[name] != value:
+            raise InputError(f"{dataset.location}: {name} is {value}, but the model was trained with {described[name]}")
+    check_texts(model.problem, dataset)
+    if isinstance(model.problem, Completed) and model.problem.n_examples != dataset.n_examples:
+        found_values = f"latent values of {model.problem.n_examples}"
+        raise InputError(f"{dataset.location}: {dataset.n_examples} examples, but the model has {found_values}")
+
+
+def existing(dual: AnyDual, dataset: Dataset) -> tuple[AnyDual, int]:
+    """The support constraints that the data set can have, and the number of others."""
+    if isinstance(dual, Summary):
+        return dual, 0
+    if isinstance(dual, GroupDual):
+        there = dual.shard < dataset.n_shards
+        kept = dual._replace(
+            shard=dual.shard[there], file=dual.file[there], row=dual.row[there], alpha=dual.alpha[there]
+        )
+        return kept, int((~there).sum())
+    there = (dual.example >= 0) & (dual.example < dataset.n_examples)
+    order = np.flatnonzero(there)[np.argsort(dual.example[there], kind="stable")]
+    return Dual(dual.example[order], dual.keys.take(order), dual.alpha[order], dual.beta), int((~there).sum())
+
+
+def support_parts(dual: AnyDual, dataset: Dataset, folder: Location) -> list[Support]:
+    """What each shard has to rebuild; nothing of a summary."""
+    if isinstance(dual, Summary):
+        return [no_support() for _ in range(dataset.n_shards)]
+    return [Support(dual.of_shard(dataset.first, s), folder) for s in range(dataset.n_shards)]
+
+
+def check_shard(
+    source: Source | Dataset, problem: Problem, w: Floats, shard: int, C: float, support: Support
+) -> ShardCheck:
+    """Runs on a worker: this shard's share of P(w) and of D(α)."""
+    with streamed(source, shard, check=False) as loaded:
+        found = loaded.shard
+        if isinstance(problem, Completed):
+            problem.check_latent(found)
+        costs = problem.costs(found)
+        slack = problem.offenders(w, found).slack
+        v, margins = np.zeros(problem.n_weights), [0.0]
+        used, negative = np.zeros(found.n_examples), np.zeros(found.n_examples, dtype=np.bool_)
+        for piece in support.pieces(found, problem):
+            add_runs(piece.constraints.rows, piece.alpha, np.array([0, len(piece.alpha)]), v[np.newaxis])
+            margins.append(product(piece.alpha, piece.constraints.margin))
+            used += np.bincount(piece.example, piece.alpha, minlength=found.n_examples)
+            negative[piece.example[piece.alpha < 0]] = True
+        infeasible = np.flatnonzero((used > C * costs * (1 + FEASIBLE)) | negative | ~np.isfinite(used))
+        return ShardCheck(
+            shard,
+            problem.exact,
+            loaded.intact,
+            product(costs, slack),
+            math.fsum(margins),
+            shorter(v),
+            found.first + infeasible,
+            loaded.bytes_read,
+            loaded.gets,
+        )
+
+
+def shorter(v: Floats) -> Sparse:
+    """The form that takes fewer bytes on the way."""
+    at = np.flatnonzero(v)
+    return Sparse(at, v[at]) if 2 * len(at) < len(v) else Sparse(None, v)
+
+
+class ShardImputed(NamedTuple):
+    values: Int32s
+    loss: float  # Σ cost_i ξ_i(w) with these
+
+
+def nonconvex(model: Model, dataset: Dataset, executor: Executor) -> float:
+    """P(w) of a latent problem, latent values imputed anew; those that may not be left come back in a second pass."""
+    assert isinstance(model.problem, Completed)
+    now, shards = model.problem, range(dataset.n_shards)
+    parts = list(executor.map_shards(impute_shard, shards, [None] * len(shards)))
+    found = np.concatenate([part.values for part in parts])
+    settled = replace(now, values=now.problem.settle(now.values, found))
+    if (settled.values != found).any():
+        given = [settled.part(int(a), int(b)).values for a, b in itertools.pairwise(dataset.first)]
+        parts = list(executor.map_shards(impute_shard, shards, given))
+    return model.prior.penalty(model.w) + model.C * math.fsum(part.loss for part in parts)
+
+
+def impute_shard(
+    source: Source | Dataset, problem: Completed, w: Floats, shard: int, values: Int32s | None
+) -> ShardImputed:
+    """Runs on a worker: the loss with the best latent values, or with those that are given."""
+    with streamed(source, shard, check=False) as loaded:
+        new = problem.problem.impute(w, loaded.shard) if values is None else values
+        then = problem.problem.completed(loaded.shard, new)
+        return ShardImputed(new, product(then.costs(loaded.shard), then.offenders(w, loaded.shard).slack))
+
+
+def data_findings(model: Model, dataset: Dataset, damaged: list[int]) -> list[str]:
+    """What differs between the data set and the one the model was trained on."""
+    if damaged:
+        return [f"{dataset.location}: shard {s} is not what was prepared: its checksum differs" for s in damaged]
+    if dataset.fingerprint == model.data.fingerprint:
+        return []
+    if dataset.n_shards != len(model.data.checksum):
+        return [f"{dataset.location}: {dataset.n_shards} shards, the model was trained on {len(model.data.checksum)}"]
+    differ = np.flatnonzero(dataset.checksum != model.data.checksum)
+    which = f"shards {', '.join(map(str, differ[:5]))} differ" if len(differ) else "its shards are cut differently"
+    return [f"{dataset.location}: not the data set the model was trained on: {which}"]
+
+
+def keeps_signs(model: Model) -> bool:
+    return bool((model.w >= model.prior.floor).all())
+
+
+def multipliers_are_valid(model: Model) -> bool:
+    """β ≥ 0, and β_k = 0 where w_k may be negative."""
+    beta = model.dual.beta
+    expected = model.prior.n_weights if model.prior.full else 0
+    return len(beta) == expected and bool((beta >= 0).all()) and not beta[model.prior.floor[: len(beta)] != 0].any()
+
+
+def dual_findings(folder: Location, checks: list[ShardCheck]) -> list[str]:
+    infeasible = np.concatenate([check.infeasible for check in checks])
+    if not len(infeasible):
+        return []
+    return [f"{folder}/dual: α is not feasible for {len(infeasible)} examples, the first is example {infeasible[0]}"]
+
+
+def conclude(
+    model: Model,
+    dataset: Dataset,
+    checks: list[ShardCheck],
+    v: Floats,
+    imputed: float | None,
+    findings: list[str],
+) -> Verification:
+    """Add up, compare with what the folder claims, and decide."""
+    losses = [ShardLoss(check.shard, 0, check.loss, check.exact) for check in checks]
+    exact = all(check.exact for check in checks)
+    if exact:
+        value = upper_bound(model.w, 0, losses, C=model.C, n_shards=dataset.n_shards, prior=model.prior)
+    else:
+        value = objective(model.w, losses, C=model.C, prior=model.prior)
+    lower = -model.prior.conjugate(np.zeros_like(model.w))  # D(0) always holds
+    if multipliers_are_valid(model) and not any(len(check.infeasible) for check in checks):
+        margins = [check.margins for check in checks]
+        if isinstance(model.dual, Summary):
+            v, margins = model.dual.v.copy(), [float(model.dual.linear[0])]
+        v[: len(model.dual.beta)] += model.dual.beta
+        lower = math.fsum(margins) - model.prior.conjugate(v)
+    recomputed = {"lower": lower, "upper" if exact else "estimate": value}
+    recomputed |= {} if imputed is None else {"latent.objective": imputed}
+    for name, found in recomputed.items():
+        said = claimed_number(model, name)
+        if not abs(said - found) <= SAME * max(abs(said), abs(found)):
+            findings.append(f"{name} is {found:.12g} when recomputed, certificate.json says {said:.12g}")
+    if isinstance(model.dual, Summary):
+        findings.append("the model holds a summary of its dual: the lower bound rests on the trainer's rows")
+    if not exact:
+        findings.append(f"inference is inexact: there is no upper bound, {value:.12g} is an estimate of P(w)")
+    proven = Certificate(lower, value if exact else math.inf, 0)
+    gap = proven.gap if exact else math.inf
+    target = claimed_number(model, "target")
+    return Verification(
+        lower,
+        proven.upper,
+        gap,
+        target,
+        not findings and gap <= target,
+        tuple(findings),
+        model.dual.support,
+        dataset.n_examples * (1 if imputed is None else 2),
+        sum(check.bytes_read for check in checks),
+        sum(check.gets for check in checks),
+        dataset.n_shards,
+        0,
+        None if exact else value,
+        imputed,
+    )
+
+
+def claimed_number(model: Model, name: str) -> float:
+    """What certificate.json says, or NaN, which agrees with nothing."""
+    value: Any = model.certificate
+    for key in name.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return float(value) if isinstance(value, int | float) else math.nan

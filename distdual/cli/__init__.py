@@ -1,0 +1,3 @@
+from distdual.cli.commands import cli, main
+
+__all__ = ["cli", "main"]

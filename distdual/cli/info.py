@@ -1,0 +1,77 @@
+"""What is at a URL: a data set, a model or a checkpoint, and what is in it?"""
+
+from typing import Any
+
+from distdual.coordinator.checkpoint import describe_checkpoint
+from distdual.data.dataset import Dataset, open_dataset
+from distdual.data.storage.location import Location
+from distdual.errors import InputError
+from distdual.model.io import CHECKPOINT, MANIFEST, Model, load_model, read_about, read_json
+from distdual.problems.registry import is_own
+
+
+def describe(location: Location) -> dict[str, Any]:
+    if location.exists("model.json"):
+        about = read_about(location)
+        own = isinstance(about.get("problem"), dict) and is_own(about["problem"].get("kind"))
+        return describe_own(location, about) if own else describe_model(load_model(location))
+    if location.exists("zarr.json"):
+        return describe_dataset(open_dataset(location))
+    for folder in (location, location / CHECKPOINT):
+        if folder.exists(MANIFEST):
+            return describe_checkpoint(folder)
+    raise InputError(
+        f"{location}: neither a data set nor a model nor a checkpoint: no zarr.json, no model.json and no {MANIFEST}; "
+        "`distdual prepare` makes data sets, `distdual train` models"
+    )
+
+
+def describe_dataset(dataset: Dataset) -> dict[str, Any]:
+    layout = dataset.layout
+    return {
+        "what": "data set",
+        "kind": layout.kind,
+        "examples": dataset.n_examples,
+        **({"tokens": dataset.n_rows} if layout.ragged else {}),
+        "features": layout.n_features,
+        "storage": "sparse" if layout.sparse else "dense",
+        "values": dataset.n_values,
+        "labels": list(dataset.classes),
+        **describe_recipe(layout.recipe, layout.n_features),
+        "columns": [*layout.columns, *layout.runs],
+        **({"texts": list(layout.texts)} if layout.texts else {}),
+        "shards": dataset.n_shards,
+        "bytes": dataset.nbytes,
+        "largest_norm": float(dataset.largest_norm.max()),
+        "fingerprint": dataset.fingerprint,
+    }
+
+
+def describe_recipe(recipe: dict[str, Any], n_features: int) -> dict[str, Any]:
+    """The templates that features were made by, and how these are numbered."""
+    if not recipe:
+        return {}
+    names = f"{n_features:,} features, min_count {recipe.get('min_count', 1)}"
+    return {
+        "templates": recipe["templates"],
+        "vocabulary": f"none, a hash of {recipe['hash_bits']} bits" if "hash_bits" in recipe else names,
+    }
+
+
+def describe_model(model: Model) -> dict[str, Any]:
+    certificate = {name: value for name, value in model.certificate.items() if name != "sha256"}
+    return {
+        "what": "model",
+        "problem": model.problem.describe(),
+        "C": model.C,
+        "weights": len(model.w),
+        "support": model.dual.support,
+        "data": {"url": model.data.url, "examples": model.data.n_examples, "shards": len(model.data.checksum)},
+        "certificate": certificate,
+    }
+
+
+def describe_own(location: Location, about: dict[str, Any]) -> dict[str, Any]:
+    """A model of a user's own problem as its folder describes it: looking at it runs no code."""
+    certificate = {name: value for name, value in read_json(location, "certificate.json").items() if name != "sha256"}
+    return {"what": "model", "problem": about["problem"], "C": about.get("C"), "certificate": certificate}

@@ -1,0 +1,379 @@
+"""How do scans run on a Dask cluster, whatever happens to its workers?
+
+A task is a pure function of the data set, a shard or several small ones, the problem and a version of the weights.
+Problem and weights are scattered, and tasks name them by key. Dask runs the tasks of a dead worker elsewhere; here we
+scatter again what died with its last holder, and put an end to all waiting.
+"""
+
+import asyncio
+import itertools
+import math
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+from distdual.cluster.dask_monitor import LOOK, PAUSE, Attended
+from distdual.cluster.dask_tasks import (
+    Latent,
+    Task,
+    Work,
+    Works,
+    batches,
+    bundle_size,
+    load_bundle,
+    reads_a_task,
+    scan_seconds,
+    scan_tasks,
+    scans_a_task,
+    shrinking_chunks,
+    work_on_shards,
+)
+from distdual.cluster.pending_scans import Held, arrived, run_all
+from distdual.config import ClusterConfig
+from distdual.data.dataset import Dataset
+from distdual.data.in_memory import MemoryDataset, OneShard
+from distdual.errors import ClusterError
+from distdual.kernels.rows import Floats
+from distdual.problems.base import Problem
+from distdual.problems.latent.base import Completed
+from distdual.scan.scan import Scan, ShardReport, Source, wants_lean
+
+SENDING = 10.0  # seconds that sending a value to a worker may take, and more …
+SLOWEST = 1e6  # … for every so many bytes
+TRIES = 5  # times that a task may be lost, with a worker, with the last copy of its weights or with the scheduler
+SUSPECT = 3  # times, after which a task is run while no other suspect is: one of them may be what workers die of
+KILLED = 4  # workers that have died of a task when Dask gives it up
+
+
+@dataclass(eq=False, slots=True)
+class Scattered:
+    """A value that workers hold, under a key that changes when it must be sent again."""
+
+    name: str
+    value: Any
+    future: Any = None
+
+
+class Outcome(NamedTuple):
+    task: Task
+    future: Any  # the task may have a newer one
+    result: Any
+    error: BaseException | None
+
+
+@dataclass(eq=False, slots=True)
+class Flight:
+    """Tasks that are under way, and how they end."""
+
+    tasks: set[Task] = field(default_factory=set)
+    suspects: list[Task] = field(default_factory=list)  # of these, that wait for their turn
+    alone: Task | None = None  # the one whose turn it is
+    ended: "SimpleQueue[Outcome]" = field(default_factory=SimpleQueue)
+
+    def arrived(self, wait: float) -> list[Outcome]:
+        """Outcomes of tasks that were not dropped or submitted again meanwhile."""
+        return [o for o in arrived(self.ended, wait) if o.task in self.tasks and o.task.future is o.future]
+
+
+class DaskExecutor:
+    """Shards stay in cluster memory where there is room, under Dask's own memory management."""
+
+    def __init__(
+        self,
+        client: Any,
+        dataset: Dataset | MemoryDataset,
+        problem: Problem,
+        limits: ClusterConfig | None = None,
+        prepare: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`prepare` is called for a scheduler that was started anew, before any task is sent to it."""
+        self.client = client
+        self.cluster = Attended(client, limits or ClusterConfig(), prepare)
+        self.source: Source | MemoryDataset = dataset if isinstance(dataset, MemoryDataset) else Source.of(dataset)
+        self.first = dataset.first
+        self.problem = problem
+        self.run = secrets.token_hex(4)  # two runs may share a cluster
+        self.serial = itertools.count()
+        self.held: Held[Scattered] = Held()
+        self.everywhere = True  # whether what is scattered may go to every worker at once
+        self.shared: Scattered | None = None  # the problem, but for what differs from shard to shard
+        self.scans = Flight()
+        room = sum(worker["memory_limit"] or 0 for worker in self.cluster.workers.values())
+        self.bundle = bundle_size(dataset, self.slots)
+        self.loaded: dict[int, Any] | None = {} if 2 * dataset.nbytes <= room else None  # by number of bundle
+        self.seen: set[int] = set()  # shards whose reading is paid for in a report already
+        self.seconds = scan_seconds(dataset, problem)  # that a scan takes
+
+    @property
+    def events(self) -> list[str]:
+        return self.cluster.events
+
+    @events.setter
+    def events(self, left: list[str]) -> None:
+        self.cluster.events = left
+
+    @property
+    def slots(self) -> int:
+        self.cluster.look()
+        threads: int = sum(worker["nthreads"] for worker in self.cluster.workers.values())
+        return max(1, threads)  # where nobody is, scans wait
+
+    @property
+    def pending(self) -> int:
+        return sum(len(task.shards) for task in self.scans.tasks)
+
+    def publish(self, version: int, w: Floats) -> None:
+        weights = Scattered(f"weights-v{version}", w.copy())
+        self._scatter(weights)
+        self.held.publish(version, weights)
+
+    def start(self, scans: Sequence[Scan]) -> None:
+        most = scans_a_task(len(scans), self.slots, self.seconds)
+        self._begin(self.scans, scan_tasks(scans, self.bundle, most))
+
+    def collect(self, wait: float) -> list[ShardReport]:
+        reports = [self._priced(report) for _, found in self._collect(self.scans, wait) for report in found]
+        if reports:
+            self.seconds = sum(report.read_seconds + report.compute_seconds for report in reports) / len(reports)
+        return reports
+
+    def drop(self) -> None:
+        self._drop(self.scans)
+
+    def reports(self, scans: Sequence[Scan]) -> Iterator[ShardReport]:
+        return run_all(self, scans)
+
+    def map_shards(self, function: Any, shards: Sequence[int], *parts: Sequence[Any]) -> Iterator[Any]:
+        name, version = function.__name__.replace("_", "-"), self.held.newest
+        arguments = list(zip(shards, *parts, strict=True))
+        one_by_one = isinstance(self.source, MemoryDataset)  # a shard of ours travels with its task
+        most = 1 if one_by_one else max(self.bundle, reads_a_task(self.seconds))
+        some_at_a_time = shrinking_chunks(arguments, self.slots, most)
+        tasks = [Task(name, version, function, [each[0] for each in some], some) for some in some_at_a_time]
+        flight = Flight()
+        self._begin(flight, tasks)
+        return self._in_order(flight, tasks)
+
+    def _in_order(self, flight: Flight, tasks: Sequence[Task]) -> Iterator[Any]:
+        """Results as they are asked for; of a large data set, all of them at once might not fit in our memory."""
+        results: dict[Task, list[Any]] = {}
+        try:
+            for task in tasks:
+                while task not in results:
+                    results.update(self._collect(flight, math.inf))
+                yield from results.pop(task)
+        finally:
+            self._drop(flight)
+
+    def close(self) -> None:
+        self.drop()
+        self.held = Held()
+        self.shared = None
+        self.loaded = None
+
+    def _priced(self, report: ShardReport) -> ShardReport:
+        """Reading is paid for once, where a shard stays in memory."""
+        if self.loaded is not None and report.shard in self.seen:
+            return report._replace(bytes_read=0, gets=0, read_seconds=0.0)
+        self.seen.add(report.shard)
+        return report
+
+    # Tasks: begun, submitted (again), collected, dropped.
+
+    def _begin(self, flight: Flight, tasks: Sequence[Task]) -> None:
+        if not flight.tasks:
+            self.cluster.watch.progress = time.monotonic()
+        for task in tasks:
+            self.held.begin(task.version)
+            flight.tasks.add(task)
+        self._submit(flight, tasks)
+
+    def _submit(self, flight: Flight, tasks: Sequence[Task]) -> None:
+        """Send tasks to the scheduler, many at a time: one message costs about as much as a hundred tasks."""
+        problem = self._problem()
+        for batch in batches(tasks, self.source):
+            futures = self.client.map(
+                work_on_shards,
+                [self._works(task) for task in batch],
+                self._given(batch),
+                key=[self._key(str(task)) for task in batch],
+                pure=False,
+                problem=problem.future,
+                w=self.held.by_version[batch[0].version].future,
+            )
+            for task, future in zip(batch, futures, strict=True):
+                task.future = future
+                self.cluster.in_background(self._follow(flight, task, future))
+
+    def _key(self, name: str) -> str:
+        """Readable on the dashboard, and not used before on this cluster."""
+        return f"{name}-{self.run}-{next(self.serial)}"
+
+    @staticmethod
+    async def _follow(flight: Flight, task: Task, future: Any) -> None:
+        """Fetch the result as soon as it is there; the coordinator may be busy with something else."""
+        try:
+            outcome = Outcome(task, future, await future.result(), None)
+        except Exception as error:  # among them distributed.CancelledError
+            outcome = Outcome(task, future, None, error)
+        flight.ended.put(outcome)
+
+    def _collect(self, flight: Flight, wait: float) -> list[tuple[Task, list[Any]]]:
+        end = time.monotonic() + wait
+        while flight.tasks:
+            found, lost = list[tuple[Task, list[Any]]](), list[Task]()
+            for outcome in flight.arrived(min(end - time.monotonic(), LOOK)):
+                task = outcome.task
+                if task is flight.alone:
+                    flight.alone = None
+                if outcome.error is None:
+                    found.append((task, outcome.result))
+                    flight.tasks.remove(task)
+                    self.held.end(task.version)
+                else:
+                    self._check_lost(outcome)
+                    lost.append(task)
+            if found:
+                self.cluster.watch.progress = time.monotonic()
+            if lost:
+                self._again(flight, lost)
+            if flight.suspects and flight.alone is None:
+                flight.alone = flight.suspects.pop(0)
+                self._submit(flight, [flight.alone])
+            self.cluster.look()
+            if found or time.monotonic() >= end:
+                return found
+        return []
+
+    def _check_lost(self, outcome: Outcome) -> None:
+        """Raise unless the task did not come to its end: what it says itself is said at once, and never tried again."""
+        from distributed import KilledWorker
+
+        task, error = outcome.task, outcome.error
+        assert error is not None
+        if isinstance(error, KilledWorker):
+            task.lost += KILLED
+        elif outcome.future.status != "error":
+            task.lost += 1
+        elif not isinstance(error, MemoryError):
+            raise error
+        if task.lost > TRIES or isinstance(error, MemoryError):
+            raise ClusterError(short_of_memory(task, self.cluster.workers)) from None
+
+    def _again(self, flight: Flight, tasks: Sequence[Task]) -> None:
+        self.cluster.wait_for_worker()
+        self._restore(self._problem())
+        for version in {task.version for task in tasks}:
+            self._restore(self.held.by_version[version])
+        if self.loaded is not None:
+            self.loaded = {number: future for number, future in self.loaded.items() if future.status != "cancelled"}
+        for task in tasks:
+            task.future = None
+        flight.suspects += [task for task in tasks if task.lost >= SUSPECT]
+        self._submit(flight, [task for task in tasks if task.lost < SUSPECT])
+        self.events.append(f"{len(tasks)} tasks submitted again")
+
+    def _drop(self, flight: Flight) -> None:
+        if not flight.tasks:
+            return
+        if self.client.status == "running":
+            self.client.cancel([task.future for task in flight.tasks if task.future is not None])
+        for task in flight.tasks:
+            self.held.end(task.version)
+        flight.tasks, flight.suspects, flight.alone = set(), [], None
+
+    # What tasks are given: a shard or where it is, the problem, the weights.
+
+    def _given(self, tasks: Sequence[Task]) -> list[Any]:
+        """For each the shards themselves, where they stay in memory, or else what to read them from."""
+        if self.loaded is None or tasks[0].reads:
+            return [self._source(task.shards[0]) for task in tasks]
+        numbers = [task.shards[0] // self.bundle for task in tasks]
+        new = sorted(set(numbers) - self.loaded.keys())
+        if new:
+            shards = [range(n * self.bundle, min((n + 1) * self.bundle, len(self.first) - 1)) for n in new]
+            sources = [self._source(some[0]) for some in shards]
+            keys = [self._key(f"read-shard{some[0]}") for some in shards]
+            lean = [wants_lean(self.problem)] * len(new)
+            self.loaded.update(
+                zip(new, self.client.map(load_bundle, sources, shards, lean, key=keys, pure=False), strict=True)
+            )
+        return [self.loaded[number] for number in numbers]
+
+    def _source(self, shard: int) -> Source | OneShard:
+        """Where a shard is stored or, of a data set in our memory, the shard itself."""
+        return self.source.only(shard) if isinstance(self.source, MemoryDataset) else self.source
+
+    def _problem(self) -> Scattered:
+        shared = self.problem.problem if isinstance(self.problem, Completed) else self.problem
+        if self.shared is None or self.shared.value is not shared:
+            self.shared = Scattered("problem", shared)
+            self._scatter(self.shared)
+        return self.shared
+
+    def _works(self, task: Task) -> Works:
+        each = zip(task.shards, task.arguments, strict=True)
+        return Works(task.function, [Work(shard, own, self._latent(shard)) for shard, own in each])
+
+    def _latent(self, shard: int) -> Latent | None:
+        if not isinstance(self.problem, Completed):
+            return None
+        part = self.problem.part(int(self.first[shard]), int(self.first[shard + 1]))
+        return Latent(part.values, part.first, part.indptr)
+
+    def _scatter(self, what: Scattered) -> None:
+        """Send a value to the workers; one that dies meanwhile must be noticed by the scheduler first.
+
+        To all of them where none is at work: Dask runs tasks where there is a copy, and the others would wait for work
+        to be shared out. While they work, and where that failed once, to one, from whom Dask gives it to those that
+        need it: it takes less of our time, and the scheduler may go on trying to reach a dead worker.
+        """
+        begin = time.monotonic()
+        while what.future is None:
+            key = self._key(what.name)
+            try:
+                what.future = self.cluster.ask(self._send, key, what.value)[key]
+            except OSError:  # also TimeoutError: no worker, or one that died with the first copy
+                self.everywhere = False
+                time.sleep(PAUSE)
+                self.cluster.look()
+                limit = 2 * self.cluster.watch.limits.patience  # that there are a scheduler and workers is looked after
+                if time.monotonic() - begin > limit:
+                    raise ClusterError(f"{what.name} could not be sent to the workers for {limit:g} s") from None
+
+    async def _send(self, key: str, value: Any) -> Any:
+        """In time: the scheduler may wait without end for copies where a worker has died or come meanwhile."""
+        seconds = SENDING + getattr(value, "nbytes", 0) / SLOWEST
+        copies = self.client.scatter({key: value}, broadcast=self.everywhere and not self.pending, timeout=LOOK)
+        return await asyncio.wait_for(copies, seconds)
+
+    def _restore(self, what: Scattered) -> None:
+        """Scatter again what has no holder any more."""
+        if what.future.status == "cancelled" or not self._holders(what.future):
+            what.future = None
+            self._scatter(what)
+            self.events.append(f"{what.name} scattered again")
+
+    def _holders(self, future: Any) -> Sequence[str]:
+        try:
+            found: dict[str, Sequence[str]] = self.cluster.ask(self.client.scheduler.who_has, keys=[future.key])
+        except OSError:
+            return ()
+        return found.get(future.key, ())
+
+
+def short_of_memory(task: Task, workers: dict[str, Any]) -> str:
+    limits = [worker["memory_limit"] for worker in workers.values() if worker["memory_limit"]]
+    limit = f" (they have {min(limits) / 2**30:.3g} GiB)" if limits else ""
+    which = (
+        f"shard {task.shards[0]}"
+        if len(task.shards) == 1
+        else f"one of the shards {task.shards[0]} … {task.shards[-1]}"
+    )
+    return (
+        f"{which}: workers died of it again and again, most likely short of memory{limit}; "
+        "give them more, or prepare the data with smaller --shard-bytes"
+    )

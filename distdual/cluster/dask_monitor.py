@@ -1,0 +1,106 @@
+"""Who is there on a Dask cluster, and how long is it waited for?
+
+The scheduler is asked once a second, in the background, by whoever waits; `watch` says what its answers mean.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from distdual.cluster.liveness import Watch
+from distdual.config import ClusterConfig
+from distdual.errors import ClusterError
+
+LOOK = 1.0  # seconds between two looks at the cluster
+AWAY = 2.0  # seconds without a look, after which the coordinator was busy with something else
+PAUSE = 0.5  # seconds before what failed for want of a worker is tried again
+
+
+class Attended:
+    """A client's cluster, its workers as they were seen last, and what has happened to them."""
+
+    def __init__(self, client: Any, limits: ClusterConfig, prepare: Callable[[], None]) -> None:
+        self.client = client
+        self.prepare = prepare
+        self.events: list[str] = []
+        now = time.monotonic()
+        self.watch = Watch(limits, answered=now, manned=now, progress=now)
+        self.looking: Future[Any] | None = None
+        self.looked = self.called = now
+        about = client.scheduler_info(n_workers=-1)
+        self.scheduler: str = about["id"]
+        self.workers: dict[str, Any] = about["workers"]
+        self.watch.look(now, heartbeats(self.workers))
+
+    def in_background(self, coroutine: Any) -> "Future[Any]":
+        return asyncio.run_coroutine_threadsafe(coroutine, self.client.loop.asyncio_loop)
+
+    def ask(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """What the cluster answers; we wait as long as there is one."""
+
+        async def asked() -> Any:
+            return await call(*args, **options)
+
+        future = self.in_background(asked())
+        try:
+            while True:
+                try:
+                    return future.result(LOOK)
+                except TimeoutError:
+                    if future.done():
+                        raise
+                    self.look()
+        finally:
+            future.cancel()
+
+    def look(self) -> None:
+        """Ask the scheduler, in the background, who is there; raise if what it said last leaves nothing to wait for."""
+        now = time.monotonic()
+        if now - self.called > AWAY:
+            self.watch.away(now - self.called)
+        self.called = now
+        if self.looking is not None and self.looking.done():
+            looking, self.looking = self.looking, None
+            if looking.exception() is None:
+                self._see(now, looking.result())
+        if self.client.status == "closed":
+            raise ClusterError("the connection to the scheduler was lost, and could not be made again in time")
+        if self.looking is None and now - self.looked >= LOOK:
+            self.looked = now
+            self.looking = self.in_background(self._identity())
+        self.watch.check(now)
+
+    async def _identity(self) -> Any:
+        return await self.client.scheduler.identity(n_workers=-1)
+
+    def _see(self, now: float, about: dict[str, Any]) -> None:
+        if about["id"] != self.scheduler:
+            self.scheduler = about["id"]
+            self.events.append("the scheduler was started anew")
+            self.prepare()
+        workers = about["workers"]
+        change = self.watch.look(now, heartbeats(workers))
+        self.workers = {address: worker for address, worker in workers.items() if address not in change.silent}
+        self.events += [f"worker {address} joined" for address in change.joined]
+        self.events += [f"worker {address} left" for address in change.left]
+        for address in change.silent:
+            self.events.append(f"worker {address} was silent for {self.watch.limits.silence:g} s and is given up")
+            self.in_background(self._give_up(address))
+
+    async def _give_up(self, address: str) -> None:
+        """The scheduler then runs its tasks elsewhere."""
+        await self.client.scheduler.unregister(address=address, stimulus_id="distdual-silent", expected=True)
+
+    def wait_for_worker(self) -> None:
+        self.workers = {}  # what was known of them may be no longer so
+        while not self.workers or self.client.status != "running":
+            self.looked = -math.inf
+            self.look()
+            time.sleep(PAUSE / 10)
+
+
+def heartbeats(workers: dict[str, Any]) -> dict[str, float]:
+    return {address: worker["last_seen"] for address, worker in workers.items()}

@@ -1,0 +1,317 @@
+"""The same loop without rounds: workers scan while the coordinator ascends, and neither waits for the other.
+
+A scan is started at the newest weights and its report is taken when it comes. By then the weights have moved on, but an
+offender is a true constraint whatever w it was found at: it is looked at again, and goes into the cache if it is still
+violated. Where a pass is to certify, all of its scans are at one w.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from distdual.certificate.bounds import ShardLoss
+from distdual.coordinator.schedule import PATIENCE, SLACK, Pass, Piece, Stop, cut_pieces
+from distdual.coordinator.trainer import ROUND_WORK, Trainer, Underway
+from distdual.kernels.row_copies import packed
+from distdual.kernels.rows import Floats
+from distdual.scan.scan import Scan, ShardReport
+from distdual.scan.slack_groups import ALL
+from distdual.solver.ascent_plan import Ascent
+from distdual.solver.sweep import slacks
+
+MOST_AHEAD = 8  # scans a slot
+RECENT = 0.2  # share of the last value in a running mean
+LINE_EVERY = 0.5  # seconds between lines of the run log, where no pass ends
+WAIT = 0.25  # seconds for a report, before it is asked again whether to stop
+
+
+@dataclass(eq=False, slots=True)
+class Flight:
+    """A pass of which some scans are under way."""
+
+    plan: Pass
+    grain: int
+    left: deque[Piece]  # not yet started
+    w: Floats  # where the pass certifies, all scans are at these weights …
+    version: int = -1  # … of this version
+    asked: dict[int, Scan] = field(default_factory=dict)  # started, by ticket
+    losses: list[ShardLoss] = field(default_factory=list)
+    held: list[tuple[Scan, ShardReport]] = field(default_factory=list)  # where only all of them make a constraint
+    between: bool = False  # begun because workers would idle while the ascent prepares a pass that certifies
+    new: float = 0.0  # loss that constraints not yet cached add to P(w)
+
+    @property
+    def over(self) -> bool:
+        return not self.left and not self.asked
+
+
+@dataclass(slots=True)
+class AsyncTrainer(Trainer):
+    """The state of one asynchronous run. `version` counts the weights that were published."""
+
+    flights: list[Flight] = field(default_factory=list)
+    begun: int = 0  # passes …
+    filled: int = 0  # … and those of them for which nobody but idle workers asked
+    tickets: int = 0
+    to_start: list[Scan] = field(default_factory=list)
+    moved: bool = True  # whether w has changed since it was published
+    goal: float = 0.1  # gap of the cached problem at which the ascent rests
+    resting: bool = False
+    settled: bool = False  # whether that gap was reached since the last pass, whatever came in afterwards
+    turn_seconds: float = 0.0  # between two moments at which scans are started: the longest of late
+    scan_seconds: float = 0.0  # of a scan, as a running mean
+    fresh: bool = True  # whether newer weights may be published
+    effort: int = 0  # `updates` of the solver at which it rests, in any case
+
+    def _work(self) -> Stop:
+        self._take_up()
+        step: Stop | None = None
+        while not self._is_over():
+            step = step or self._feed()
+            if step and not self.executor.pending and self.resting:
+                break
+            self._turn()
+            self.between(self)
+        self.executor.drop()
+        self.flights.clear()
+        self._bound()
+        now = self._next(self.begun)
+        return now if isinstance(now, Stop) else step or Stop("nothing is left to do")
+
+    def suspended(self) -> Underway | None:
+        """The scans that the newest pass lacks; one that certifies begins anew, at better weights."""
+        if not self.flights or self.flights[-1].plan.certify:
+            return None
+        last = self.flights[-1]
+        missing = (*(Piece(scan.shard, scan.begin, scan.end or 0) for scan in last.asked.values()), *last.left)
+        return Underway(replace(last.plan, rounds=(missing,)), last.grain, list(last.losses))
+
+    def _take_up(self) -> None:
+        """Go on with the pass that the run was in when it was suspended."""
+        self.begun = self.totals.passes
+        self.settled = not self.climbs
+        self._rest_at(self.goal)
+        if self.underway:
+            here, self.underway = self.underway, None
+            self.begun += 1
+            pieces = here.plan.rounds[0] if here.plan.rounds else ()
+            self.flights.append(Flight(here.plan, here.grain, deque(pieces), self.best_w, losses=here.losses))
+
+    def _feed(self) -> Stop | None:
+        """Start scans until no slot will run dry; a Stop if there is nothing left to start."""
+        room = ahead(self.turn_seconds, self.scan_seconds) * self.executor.slots - self.executor.pending
+        self.fresh = self._may_publish()
+        stop = None
+        for _ in range(room):
+            flight = self.flights[-1] if self.flights else None
+            if flight is None or not flight.left:
+                step = self._next_flight(flight)
+                if not isinstance(step, Flight):
+                    stop = step
+                    break
+                flight = step
+            self._scan_next(flight)
+        self._start()
+        return stop
+
+    def _next_flight(self, last: Flight | None) -> Flight | Stop | None:
+        """A pass to begin now, if any; `last` is one all of whose scans are started."""
+        if last is not None and (not last.plan.overlap or self.config.offender_cache):
+            return None
+        step = self._next(self.begun, settled=self.settled)
+        if isinstance(step, Stop):
+            return step
+        if not step.certify or self._may_certify(step):
+            return self._begin(step)
+        return self._begin(replace(step, certify=False), between=True) if self._may_fill(step) else None
+
+    def _may_fill(self, plan: Pass) -> bool:
+        """Whether workers scan on instead of waiting; half of the passes that the config allows are left for others."""
+        return plan.overlap and 2 * self.filled < self.config.max_passes
+
+    def _start(self) -> None:
+        scans, self.to_start = self.to_start, []
+        if scans:
+            self.executor.start(scans)
+
+    def _begin(self, plan: Pass, *, between: bool = False) -> Flight:
+        if self.config.offender_cache and self.begun:
+            self._use_recent(plan)
+        self.begun += 1
+        self.filled += between
+        flight = Flight(plan, self.grouping.grain, deque(), self._query(plan), between=between)
+        flight.left.extend(cut_pieces(plan, self.executor.slots, flight.grain))
+        self.flights.append(flight)
+        if plan.certify:
+            flight.version = self._publish_newest(flight.w)
+            self.settled = not self.climbs  # for another one
+        elif not plan.between.revisits and not between:
+            self.goal = plan.between.tolerance
+        return flight
+
+    def _scan_next(self, flight: Flight) -> None:
+        if not flight.plan.certify and (flight.version < 0 or self.moved) and self.fresh:
+            flight.version = self._publish_newest(self.solver.candidate())
+        version = flight.version if flight.version >= 0 else self.version - 1
+        self.tickets += 1
+        scan = self._scan_of(flight.left.popleft(), version, flight.grain, ticket=self.tickets)
+        flight.asked[self.tickets] = scan
+        self.to_start.append(scan)
+
+    def _may_publish(self) -> bool:
+        """Whether no scan under way would then be older than it may become."""
+        under_way = [scan.version for flight in self.flights for scan in flight.asked.values()]
+        return not under_way or self.version - min(under_way) <= self.config.max_staleness
+
+    def _may_certify(self, plan: Pass) -> bool:
+        """A gap of the cached problem is one of the whole, which no scan can close; it should be small first."""
+        ready = self.settled or self.estimate <= self.config.gap if plan.overlap else self.resting
+        return self.fresh and (ready or not self.begun)
+
+    def _publish_newest(self, w: Floats) -> int:
+        self._start()  # what is to be scanned at earlier weights, which would be forgotten
+        self.moved = False
+        version = self.publish(w)
+        self.fresh = self._may_publish()
+        return version
+
+    def _turn(self) -> None:
+        """Take the reports that are there, and ascend, however many there were; where that is done, wait for them."""
+        begin = time.perf_counter()
+        reports = self.executor.collect(WAIT if self.resting else 0.0)
+        waited = time.perf_counter()
+        self.totals.wait_seconds += waited - begin
+        if reports:
+            self._take(reports)
+        if not self.resting:
+            self._climb()
+        if time.perf_counter() - self.since.seconds > LINE_EVERY:
+            self._bound()
+            self._record(sum(self.since.staleness), certify=False)
+        seconds = time.perf_counter() - waited
+        self.turn_seconds = max(seconds, self.turn_seconds + RECENT * (seconds - self.turn_seconds))
+
+    def _take(self, reports: Sequence[ShardReport]) -> None:
+        self.totals.rounds += 1
+        for flight in list(self.flights):
+            own = [(flight.asked.pop(r.ticket), r) for r in reports if r.ticket in flight.asked]
+            for _, report in own:
+                self._count(report)
+                seconds = report.read_seconds + report.compute_seconds
+                self.scan_seconds += RECENT * (seconds - self.scan_seconds)
+                flight.losses.append(ShardLoss(report.shard, report.version, report.loss, report.exact))
+                if flight.plan.certify:
+                    flight.new += self.config.C * report.new_loss
+            if flight.grain == ALL:  # only all of them make a constraint
+                flight.held += own
+            elif own:
+                self._absorb(own, flight.plan)
+            if flight.over:
+                self._land(flight)
+
+    def _absorb(self, found: list[tuple[Scan, ShardReport]], plan: Pass) -> None:
+        """Insert what is still violated and improve it once; the ascent goes on from there."""
+        begin = time.perf_counter()
+        found.sort(key=lambda each: (each[0].shard, each[0].begin))
+        # Rows that a file of members speaks of are known by their place in it: there, all of them are kept.
+        reports = [report if scan.notes else self._still_violated(report) for scan, report in found]
+        slots = self.grouping.insert(self.solver, reports, [scan for scan, _ in found])
+        if plan.between.revisits:
+            self.solver.reprocess(slots, plan.between)
+        else:
+            self.solver.process(slots)
+        if plan.prune:
+            self.totals.pruned += self.solver.prune(0)
+        self.totals.kept += len(slots)
+        if len(slots):
+            self.moved = True
+            self._rest_at(self.goal)
+        self.totals.ascent_seconds += time.perf_counter() - begin
+
+    def _still_violated(self, report: ShardReport) -> ShardReport:
+        """A report without the offenders that the weights have overtaken."""
+        found = report.offenders
+        if not len(found.margin) or self.grouping.grain == ALL:
+            return report
+        found = found._replace(rows=packed(found.rows))
+        slack = np.empty(len(found.margin))
+        slacks(found.rows, found.margin, self.solver.w, slack)
+        still = np.flatnonzero(slack > 0)
+        self.totals.stale += len(slack) - len(still)
+        return report._replace(offenders=found if len(still) == len(slack) else found.take(still))
+
+    def _land(self, flight: Flight) -> None:
+        """The last report of a pass is in."""
+        self.flights.remove(flight)
+        plan = flight.plan
+        losses = whole_shards(flight.losses)
+        if plan.certify and self.config.offender_cache:
+            self.shown = self._lift(losses, flight.w) if flight.held else flight.new
+        if flight.held:
+            self._absorb(flight.held, plan)
+        if not flight.between:
+            self._settle(flight, losses)
+        self._end_pass(losses, flight.w)
+        self._record(self.dataset.n_shards, certify=plan.certify)
+
+    def _settle(self, flight: Flight, losses: list[ShardLoss]) -> None:
+        """Bounds after a pass, and how far the ascent is to go before the next one that certifies."""
+        plan = flight.plan
+        goal = plan.last.tolerance
+        if plan.certify:
+            self._certify(losses, flight.w, flight.version)
+            goal = min(goal, self._share(flight.new, losses, flight.w))
+        if plan.last.revisits:  # what is old needs work, too
+            self.solver.ascend(Ascent(0.0, max_sweeps=1))
+        else:
+            self._rest_at(max(SLACK * self.config.gap, goal))
+            self.settled = False
+        self._bound()
+
+    def _rest_at(self, goal: float) -> None:
+        """Ascend to this gap of the cached problem, but no longer than a pass of the oracle is worth."""
+        self.goal, self.resting = goal, not self.climbs
+        oracle = self.problem.oracle_work * self.dataset.n_examples
+        self.effort = self.solver.updates + int(PATIENCE * (oracle + len(self.solver.cache) + ROUND_WORK))
+
+    @property
+    def climbs(self) -> bool:
+        """Whether the schedule lets the ascent go on where no report waits; some count their visits."""
+        return not self.config.schedule.startswith(("ratio:", "reprocess:"))
+
+    def _climb(self) -> None:
+        begin = time.perf_counter()
+        gap = self.solver.ascend(Ascent(self.goal, 1))
+        self.moved = True
+        if gap <= self.goal or not len(self.solver.cache) or self.solver.updates > self.effort:
+            self.resting = self.settled = True
+            self.solver.bound()
+        self.totals.ascent_seconds += time.perf_counter() - begin
+
+    def _is_over(self) -> bool:
+        """Whether what is under way need not be waited for."""
+        return min(self._gap(), self._inexact_gap()) <= self.config.gap or self.solver.should_stop()
+
+
+def ahead(turn_seconds: float, scan_seconds: float) -> int:
+    """Scans for each slot so that it does not run dry while the coordinator is busy: the one that runs, and others."""
+    return 1 + min(MOST_AHEAD, max(1, math.ceil(turn_seconds / scan_seconds))) if scan_seconds > 0 else 2
+
+
+def whole_shards(losses: Iterable[ShardLoss]) -> list[ShardLoss]:
+    """The losses of shards from those of their pieces; a shard of which they are of different versions has none."""
+    made: dict[int, ShardLoss] = {}
+    for piece in losses:
+        known = made.get(piece.shard)
+        if known is not None:
+            version = piece.version if piece.version == known.version else -1
+            piece = ShardLoss(piece.shard, version, known.loss + piece.loss, known.exact and piece.exact)  # noqa: PLW2901
+        made[piece.shard] = piece
+    return [made[shard] for shard in sorted(made)]
+
+
+MODES: dict[str, type[Trainer]] = {"deterministic": Trainer, "async": AsyncTrainer}

@@ -1,0 +1,368 @@
+"""Where is the state of an unfinished run kept, and when may another run go on from it?
+
+A checkpoint is a folder within the model's. Its objects are written first, under a new number, and manifest.json last:
+whenever the run is killed, there is the old checkpoint or the new one, whole.
+
+checkpoint/manifest.json          what run it is of, the number, and the SHA-256 of each object
+checkpoint/NUMBER-rows.npz        rows of the cached constraints
+checkpoint/NUMBER-constraints.npz their α, margins, keys and so on
+checkpoint/NUMBER-weights.npz     v, w, the best certified w, the random state
+checkpoint/NUMBER-files.npz       which files of members there are
+checkpoint/NUMBER-state.json      bounds, totals, the schedule, the run log so far
+checkpoint/NUMBER-ledger.bin      .npy arrays, one after another: what was coalesced since the checkpoint before
+checkpoint/NUMBER-latent.npz      of a latent problem: latent values, and the best restart that has ended
+checkpoint/NUMBER-latent.json     and where its turns are
+"""
+
+import contextlib
+import hashlib
+import io
+import json
+import logging
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdual.config import Config
+from distdual.coordinator.latent_loop import LatentRun
+from distdual.coordinator.latent_snapshot import LatentState, restore_latent
+from distdual.coordinator.slack_partition import Grouping
+from distdual.coordinator.snapshot import State, pack, restore
+from distdual.coordinator.trainer import Trainer
+from distdual.data.dataset import Dataset
+from distdual.data.storage.location import Location, StorageError
+from distdual.data.storage.npy_io import unzip
+from distdual.errors import ClusterError, InputError, Suspended
+from distdual.model.io import CHECKPOINT, MANIFEST, begin_run, read_json, to_json
+from distdual.problems.base import Problem
+from distdual.scan.group_members_file import Notes
+from distdual.solver.regularizer import Prior
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1
+ARRAYS = ("rows", "constraints", "weights", "files")
+REST = 10.0  # times what a checkpoint took that passes before the next: at most a tenth of the time goes into them
+FREE = ("gap", "max_passes", "max_seconds")  # keys of [solver] that a run may change when it goes on
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, EOFError, zipfile.BadZipFile)
+
+
+class Saved(NamedTuple):
+    """A checkpoint that has been read."""
+
+    state: State
+    ledger: dict[str, bytes]
+    more_data: bool  # whether shards were appended since
+    latent: LatentState | None
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """The checkpoint of a run: the one it went on from, if any, then those it writes."""
+
+    output: Location
+    every: float  # seconds; 0 for none but at the end that SIGTERM asks for
+    run: dict[str, Any]  # what the run is: another one cannot go on from it
+    terminated: Callable[[], bool] = lambda: False
+    members: str | None = None  # the folder of files of members, within the model's
+    latent: Callable[[], LatentState] | None = None  # of a latent problem: what its run has to keep beside
+    next: int = 0  # number of the next; none is used twice, as a write that failed may yet have been done
+    files: dict[str, str] = field(default_factory=dict)  # objects of the last that is whole, with their digests
+    ledger_bytes: int = 0  # that are in these
+    due: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.due = time.monotonic() + self.every
+
+    @property
+    def folder(self) -> Location:
+        return self.output / CHECKPOINT
+
+    @property
+    def whole(self) -> bool:
+        """Whether there is something to go on from."""
+        return bool(self.files)
+
+    def between(self, trainer: Trainer) -> None:
+        """After a round: write what is due, and end a run that was told to."""
+        if self.terminated():
+            self._suspend(trainer)
+        if self.every and time.monotonic() >= self.due:
+            begin = time.monotonic()
+            try:
+                self.write(trainer)
+            except (InputError, OSError) as error:
+                left = "the one before is kept" if self.whole else "there is none yet"
+                log.warning("no checkpoint was written, and training goes on; %s: %s", left, error)
+            took = time.monotonic() - begin
+            self.due = time.monotonic() + max(self.every, REST * took)
+
+    def _suspend(self, trainer: Trainer) -> NoReturn:
+        try:
+            self.write(trainer)
+        except (InputError, OSError) as error:
+            last = "--resume goes on from the one before" if self.whole else "there is none to go on from"
+            raise Suspended(f"ended on request; no checkpoint could be written, {last}: {error}") from None
+        raise Suspended(f"ended on request; the checkpoint is in {self.folder}: go on with --resume")
+
+    @contextlib.contextmanager
+    def kept(self, current: Callable[[], Trainer]) -> Iterator[None]:
+        """Within the block, a run that the cluster or the storage puts an end to leaves a checkpoint, if it can.
+
+        What fails is a scan, and of its round nothing has been made use of.
+        """
+        try:
+            yield
+        except (ClusterError, StorageError) as error:
+            trainer = current()
+            if not trainer.totals.rounds:
+                raise
+            place = f"the checkpoint is in {self.folder}: go on with --resume"
+            try:
+                self.terminated()  # raises where another process may have taken the run over
+                self.write(trainer)
+            except (InputError, OSError, ClusterError):
+                place = "--resume goes on from the last checkpoint" if self.whole else "there is no checkpoint"
+            raise type(error)(f"{error}; {place}") from None
+
+    def write(self, trainer: Trainer) -> None:
+        """Objects first, the manifest last, then the objects of the checkpoint before are removed."""
+        if not self.whole:
+            begin_run(self.output, self.members)
+        state, new = pack(trainer), trainer.grouping.ledger.since(self.ledger_bytes)
+        number, self.next = self.next, self.next + 1
+        files = {name: digest for name, digest in self.files.items() if name.endswith("ledger.bin")}
+        for name, content in contents(state, new, self.latent and self.latent()):
+            files[f"{number:08d}-{name}"] = hashlib.sha256(content).hexdigest()
+            self.folder.write(f"{number:08d}-{name}", content)
+        about = {"format": FORMAT, "number": number, "run": self.run, "members": self.members, "files": files}
+        self.folder.write(MANIFEST, to_json({**about, "summary": summary(trainer)}))
+        old, self.files = self.files, files
+        self.ledger_bytes += len(new)
+        for name in old.keys() - files.keys():
+            self.folder.remove_file(name)
+
+    def read(self, dataset: Dataset) -> Saved:
+        """The state of a run on this data set or its first shards; what does not fit is an error that says what."""
+        manifest = read_manifest(self.folder)
+        try:
+            self._check_run(manifest["run"])
+            more_data = self._check_data(manifest["run"]["data"], dataset)
+            found = {name: self._read(name, digest) for name, digest in manifest["files"].items()}
+            head = f"{manifest['number']:08d}"
+            rows, constraints, weights, files = (unzip(found[f"{head}-{name}.npz"]) for name in ARRAYS)
+            values = json.loads(found[f"{head}-state.json"])
+            latent = read_latent(found, head)
+        except InputError:
+            raise
+        except UNREADABLE as error:
+            raise InputError(f"{self.folder}: not a checkpoint that this version can read: {error}") from None
+        self.next, self.files, self.members = manifest["number"] + 1, manifest["files"], manifest["members"]
+        ledger = {name: content for name, content in found.items() if name.endswith("ledger.bin")}
+        self.ledger_bytes = sum(map(len, ledger.values()))
+        self._remove_older()
+        return Saved(State(rows, constraints, weights, files, values), ledger, more_data, latent)
+
+    def restore(self, trainer: Trainer, saved: Saved) -> None:
+        pieces = (saved.ledger[name] for name in sorted(saved.ledger))
+        with self._naming_damage():
+            restore(trainer, saved.state, pieces, more_data=saved.more_data)
+        check_members(trainer.grouping)
+        log.info("resume: version=%d lower=%.6g more_data=%s", trainer.version, trainer.solver.lower, saved.more_data)
+
+    def restore_latent(self, run: LatentRun, saved: Saved) -> None:
+        """The same for a latent problem. It needs the latent values of all examples, so no shards may be new."""
+        if saved.more_data:
+            raise InputError(
+                f"{self.folder}: shards were appended to the data set since; a latent problem has no latent values for "
+                "their examples: begin anew without --resume, with solver.start if there is a model"
+            )
+        self.restore(run.trainer, saved)
+        with self._naming_damage():
+            assert saved.latent is not None  # `identity` names the problem: it is the same
+            restore_latent(run, saved.latent)
+
+    @contextlib.contextmanager
+    def _naming_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except InputError as error:
+            raise InputError(f"{self.folder}: {error}; the checkpoint is damaged") from None
+        except UNREADABLE as error:
+            raise InputError(f"{self.folder}: not a checkpoint that this version can read: {error}") from None
+
+    def remove(self) -> None:
+        """The run has ended: nobody goes on from here."""
+        if self.whole:
+            self.folder.remove_file(MANIFEST)  # first: without it there is none
+            self.folder.remove()
+
+    def _read(self, name: str, digest: str) -> bytes:
+        content = self.folder.read(name)
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise InputError(f"{self.folder}/{name}: damaged: it is not what was written; begin anew without --resume")
+        return content
+
+    def _remove_older(self) -> None:
+        """What a run left that was killed before it could."""
+        for name in self.folder.names():
+            if name not in self.files and name != MANIFEST:
+                self.folder.remove_file(name)
+
+    def _check_run(self, other: dict[str, Any]) -> None:
+        for section, told in self.run.items():
+            if section != "data":
+                self._check_section(section, other.get(section), json.loads(json.dumps(told)))
+
+    def _check_section(self, section: str, old: Any, new: Any) -> None:
+        if isinstance(old, dict) and isinstance(new, dict):
+            for key in sorted(old.keys() | new.keys()):
+                self._check_section(f"{section}.{key}", old.get(key), new.get(key))
+        elif old != new:
+            raise InputError(
+                f"{self.folder}: the checkpoint is of a run with {section} = {old}, this one has {new}; "
+                "resume with the same, or begin anew without --resume and with output.overwrite=true"
+            )
+
+    def _check_data(self, old: dict[str, Any], dataset: Dataset) -> bool:
+        """Whether shards were added; those that there were must be the same."""
+        checksum = dataset.checksum.tolist()
+        n = len(old["checksum"])
+        if old["numbering"] != dataset.layout.numbering or len(checksum) < n:
+            found = f"{len(checksum)} shards, it had {n}" if len(checksum) < n else "features that mean something else"
+            raise InputError(f"{self.folder}: the checkpoint is of other data than {dataset.location}: {found}")
+        differ = [s for s in range(n) if checksum[s] != old["checksum"][s]]
+        if differ:
+            raise InputError(
+                f"{self.folder}: the checkpoint is of other data than {dataset.location}: shard {differ[0]} differs"
+            )
+        return len(checksum) > n
+
+
+def check_members(grouping: Grouping) -> None:
+    """The files of members that rows were found with are needed until the model is there."""
+    folder = grouping.folder
+    if folder is None:
+        return
+    there = set(folder.names())
+    for number in np.flatnonzero(grouping.covers):
+        if (name := Notes(folder, int(number)).name) not in there:
+            raise InputError(f"{folder}/{name}: not found, but the checkpoint needs it")
+
+
+def open_checkpoint(output: Location, *, overwrite: bool, resume: bool, **told: Any) -> tuple[Checkpoint, bool]:
+    """The checkpoint of a run, and whether there is one to go on from; one that would be lost is an error."""
+    checkpoint = Checkpoint(output, **told)
+    there = checkpoint.folder.exists(MANIFEST)
+    if resume and not there:
+        log.warning("there is no checkpoint in %s: training begins anew", output)
+    if there and not resume and not overwrite:
+        raise InputError(
+            f"{checkpoint.folder}: a checkpoint of a run that has not ended; go on with --resume, "
+            "or set output.overwrite=true to begin anew"
+        )
+    return checkpoint, there and resume
+
+
+def identity(config: Config, problem: Problem, prior: Prior, dataset: Dataset) -> dict[str, Any]:
+    """What a run is: all that its course depends on but where it ends."""
+    public = config.public()
+    return {
+        "problem": problem.describe(),
+        "solver": {key: value for key, value in public["solver"].items() if key not in FREE},
+        "prior": digest_of(prior),
+        "output": {"dual": config.output.dual},
+        "data": {
+            "url": dataset.location.url,
+            "n_examples": dataset.n_examples,
+            "numbering": dataset.layout.numbering,
+            "checksum": dataset.checksum.tolist(),
+        },
+    }
+
+
+def digest_of(prior: Prior) -> dict[str, str]:
+    """Digests of the prior's arrays, those that were given."""
+    arrays = {name: getattr(prior, name) for name in ("mean", "precision", "nonnegative")}
+    given = {name: array for name, array in arrays.items() if array is not None}
+    return {name: hashlib.sha256(array.tobytes()).hexdigest()[:12] for name, array in given.items()}
+
+
+NAMES: list[tuple[str, Callable[[State], bytes]]] = [
+    ("rows.npz", lambda state: zipped(state.rows)),
+    ("constraints.npz", lambda state: zipped(state.constraints)),
+    ("weights.npz", lambda state: zipped(state.weights)),
+    ("files.npz", lambda state: zipped(state.files)),
+    ("state.json", lambda state: json.dumps(state.values).encode()),
+]
+
+
+def contents(state: State, ledger: bytes, latent: LatentState | None = None) -> Iterator[tuple[str, bytes]]:
+    """The objects of a checkpoint, one after another: only one at a time is in memory twice."""
+    for name, made in NAMES:
+        yield name, made(state)
+    if ledger:
+        yield "ledger.bin", ledger
+    if latent:
+        yield "latent.npz", zipped(latent.arrays)
+        yield "latent.json", json.dumps(latent.values).encode()
+
+
+def read_latent(found: dict[str, bytes], head: str) -> LatentState | None:
+    if f"{head}-latent.npz" not in found:
+        return None
+    return LatentState(unzip(found[f"{head}-latent.npz"]), json.loads(found[f"{head}-latent.json"]))
+
+
+def zipped(arrays: dict[str, NDArray[Any]]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def summary(trainer: Trainer) -> dict[str, Any]:
+    """What a person wants to know of it."""
+    upper = trainer.best_upper
+    return {
+        "lower": trainer.solver.lower,
+        "upper": upper if np.isfinite(upper) else None,
+        "passes": trainer.totals.passes,
+        "rounds": trainer.totals.rounds,
+        "cache_rows": len(trainer.solver.cache),
+        "seconds": time.perf_counter() - trainer.begin,
+    }
+
+
+def read_manifest(folder: Location) -> dict[str, Any]:
+    manifest = read_json(folder, MANIFEST)
+    version = manifest.get("format")
+    if version != FORMAT:
+        raise InputError(f"{folder}: checkpoint format {version!r}, this version of distdual reads {FORMAT}")
+    kinds = {"number": int, "run": dict, "files": dict, "summary": dict, "members": str | None}
+    for name, kind in kinds.items():
+        if name not in manifest or not isinstance(manifest[name], kind):
+            raise InputError(f"{folder}/{MANIFEST}: {name} is missing or of the wrong type")
+    members = manifest["members"]
+    if members is not None and (not members.startswith("dual/members-") or ".." in members):
+        raise InputError(f"{folder}/{MANIFEST}: members must name a folder in dual/, got {members!r}")
+    return manifest
+
+
+def describe_checkpoint(folder: Location) -> dict[str, Any]:
+    """What `distdual info` shows."""
+    manifest = read_manifest(folder)
+    run = manifest["run"]
+    data = run["data"]
+    return {
+        "what": "checkpoint",
+        "problem": run["problem"],
+        "solver": run["solver"],
+        "data": {"url": data["url"], "examples": data["n_examples"], "shards": len(data["checksum"])},
+        **manifest["summary"],
+        "number": manifest["number"],
+    }

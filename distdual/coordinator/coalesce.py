@@ -1,0 +1,77 @@
+"""How do several constraints become one without D(α) falling? As the mixture of them that α has found.
+
+A convex combination of constraints of a group is one of its constraints, and so is a sum over groups for the group
+that they form together. With u_o = Σ α / cost over a group o, and β = max u_o over the groups that become one,
+
+    x = Σ α_k x_k / β,     l = Σ α_k l_k / β,     α = β        leave Σ α x and Σ α l as they are.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from distdual.kernels.rows import Features, Floats, Ints, Rows
+from distdual.problems.base import Constraints, Keys, take_constraint_rows
+from distdual.problems.constraint_hash import Identities, identities
+from distdual.scan.slack_groups import CHUNK, add_margins, fold, groups_of, join_smaller, runs, sum_rows
+from distdual.solver.cache import ConstraintCache
+
+
+class Mixture(NamedTuple):
+    """One constraint a group, and what it is made of."""
+
+    constraints: Constraints
+    alpha: Floats
+    indptr: Ints  # (n + 1,) into the others
+    slots: Ints  # of the cache, or places among the constraints that were given
+    weight: Floats  # of each slot's row in the sum, that row taken per unit of its group's cost
+
+
+def condense(cache: ConstraintCache, grain: int, first: Ints) -> Mixture:
+    """The constraints of examples with α > 0, mixed to one for each group of `grain` examples."""
+    assert cache.rows is not None
+    example, alpha = cache.example.view, cache.alpha.view
+    slots = cache.members[(alpha[cache.members] > 0) & (example[cache.members] >= 0)]
+    group, indptr = runs_of(groups_of(example[slots], grain, first))
+    used = alpha[slots] / cache.cost.view[slots]
+    _, old = np.unique(example[slots], return_inverse=True)
+    beta = np.maximum.reduceat(np.bincount(old, used)[old], indptr[:-1]) if len(slots) else np.empty(0)
+    share = 1.0 / np.repeat(beta, np.diff(indptr))
+    mixed = mix(
+        cache.rows.view, cache.margin.view, cache.identity.view, slots, alpha[slots] * share, indptr, cache.n_weights
+    )
+    return Mixture(mixed._replace(example=group), beta, indptr, slots, used * share)
+
+
+def coarsen(new: Constraints, grain: int, first: Ints, n_weights: int) -> Mixture:
+    """Constraints of smaller groups, found at one w, added up to one for each group of `grain` examples."""
+    order = np.argsort(new.example, kind="stable")
+    group, indptr = runs_of(groups_of(new.example[order], grain, first))
+    identity = identities(new.example, new.keys)
+    mixed = mix(new.rows, new.margin, identity, order, new.cost[order], indptr, n_weights)
+    return Mixture(mixed._replace(example=group), np.zeros(len(group)), indptr, order, np.ones(len(order)))
+
+
+def mix(
+    rows: Rows, margin: Floats, identity: Identities, slots: Ints, weight: Floats, indptr: Ints, n_weights: int
+) -> Constraints:
+    """Σ weight · constraint over each run of `slots`; the example is left for the caller to say."""
+    n = len(indptr) - 1
+    margins, parts = np.zeros(n), []
+    add_margins(margin[slots], weight, indptr, margins)
+    for begin, end in runs(indptr, CHUNK):
+        at = slice(indptr[begin], indptr[end])
+        part: Features = sum_rows(
+            take_constraint_rows(rows, slots[at]), weight[at], indptr[begin : end + 1] - indptr[begin], n_weights
+        )
+        parts.append(part)
+    folded = np.empty(n, dtype=np.uint64)
+    fold(identity[slots] ^ weight.view(np.uint64), indptr, folded)
+    keys = Keys(np.arange(0, 2 * n + 1, 2), folded.view(np.int32))
+    return Constraints(np.zeros(n, dtype=np.int64), np.ones(n), margins, join_smaller(parts, n_weights), keys)
+
+
+def runs_of(group: Ints) -> tuple[Ints, Ints]:
+    """The groups of an ascending list, and where each begins."""
+    starts = np.flatnonzero(np.append(True, group[1:] != group[:-1])[: len(group)])
+    return group[starts], np.append(starts, len(group))

@@ -1,0 +1,264 @@
+"""How are latent values and weights learnt together? By turns, and no turn raises the objective.
+
+    impute   h_i ← the latent value with the smallest slack at w;  P_H(w) is then P(w), the non-convex objective
+    solve    w ← a certified minimiser of the convex P_H, never worse than the w before
+
+The convex problems are solved loosely while the objective still falls fast, and tightly at the end. Each begins where
+the one before ended: with its w as the first certified upper bound, and with its α, which moves to the new rows of
+those examples whose latent values have changed. Constraints of all others stay what they were.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distdual.certificate.bounds import Certificate
+from distdual.coordinator.impute import Imputed, first_values, impute, judge
+from distdual.coordinator.schedule import MANY, SLACK
+from distdual.coordinator.trainer import Outcome, Trainer
+from distdual.errors import InputError
+from distdual.kernels.rows import Floats
+from distdual.problems.latent.base import Completed, LatentProblem, Start
+from distdual.report.round_log import Totals
+from distdual.solver.ascent_plan import Ascent
+from distdual.solver.solver import relative_gap
+
+log = logging.getLogger(__name__)
+
+FIRST = 0.01  # gap of the first convex problem, and fall of the objective, relatively, from which on all are tight
+LOOSE = 0.1  # largest gap of those between; each at least halves the gap that it begins with
+ROUNDING = 1e-6  # relative rise of the objective that is none: rows of user's own problems are rounded to float32
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One convex problem: a line of the trace."""
+
+    restart: int
+    objective: float  # P(w) at its end, latent values imputed anew
+    upper: float
+    lower: float
+    target: float  # the gap that was asked for
+    changed: int  # examples whose latent values the imputation after it changed
+    oracle_calls: int
+    updates: int
+
+
+class Ended(NamedTuple):
+    """A restart that has come to its end."""
+
+    trainer: Trainer
+    completed: Completed  # its last convex problem
+    trace: list[Turn]
+    reason: str
+
+    @property
+    def objective(self) -> float:
+        return self.trace[-1].objective
+
+    def outcome(self, totals: Totals, seconds: float) -> Outcome:
+        """With the costs of all restarts."""
+        trainer = self.trainer
+        proven = Certificate(trainer.solver.lower, trainer.best_upper, trainer.best_version)
+        how = (self.reason, seconds, trainer.history, totals, trainer.solver, trainer.grouping)
+        return Outcome(trainer.best_w, proven, *how)
+
+
+@dataclass(slots=True)
+class LatentOutcome:
+    outcome: Outcome
+    completed: Completed  # the last convex problem, which the certificate is of
+    trace: list[Turn]
+    restarts: list[float]  # the objective that each has reached
+
+    def summary(self) -> dict[str, Any]:
+        """What certificate.json tells of it."""
+        return {
+            "objective": self.trace[-1].objective,
+            "restarts": self.restarts,
+            "trace": [asdict(turn) for turn in self.trace],
+        }
+
+
+@dataclass(slots=True)
+class LatentRun:
+    """The state of a run: turns of imputing and solving, and several times from other latent values if asked for."""
+
+    problem: LatentProblem
+    new_trainer: Callable[[], Trainer]
+    start: Start | None = None  # for the first of these times
+    trainer: Trainer = field(init=False)  # of this restart
+    target: float = field(init=False)  # the gap of the last convex problem
+    restart: int = 0
+    completed: Completed | None = None  # the convex problem at hand
+    begun_at: float = np.inf  # P_H of the start's weights
+    gap: float = 1.0  # of the convex problem at hand, unless that is tight
+    tight: bool = False
+    trace: list[Turn] = field(default_factory=list)  # of this restart
+    calls: int = 0  # of the oracle, before this turn
+    updates: int = 0
+    reached: list[float] = field(default_factory=list)  # by each restart that has ended
+    spent: list[Totals] = field(default_factory=list)
+    best: Ended | None = None
+
+    def __post_init__(self) -> None:
+        self.trainer = self.new_trainer()
+        self.target = self.trainer.config.gap
+
+    def run(self) -> LatentOutcome:
+        """The best of all restarts."""
+        while True:
+            ended = self._take_turns()
+            self.reached.append(ended.objective)
+            self.spent.append(self.trainer.totals)
+            if self.best is None or ended.objective < self.best.objective:
+                self.best = ended
+            if self.restart + 1 == self.problem.restarts or self.trainer.solver.should_stop():
+                break
+            self._begin_anew()
+        best, seconds = self.best, time.perf_counter() - self.trainer.begin
+        return LatentOutcome(best.outcome(added(self.spent), seconds), best.completed, best.trace, self.reached)
+
+    def _begin_anew(self) -> None:
+        """With other latent values; the clock and the run log go on."""
+        before, self.trainer = self.trainer, self.new_trainer()
+        self.trainer.begin, self.trainer.history = before.begin, before.history
+        self.restart += 1
+        self.completed, self.begun_at, self.trace = None, np.inf, []
+        self.tight, self.calls, self.updates = False, 0, 0
+
+    def _take_turns(self) -> Ended:
+        """Until the objective stops falling or the budget is spent; goes on where it was."""
+        now = self._first_problem() if self.completed is None else self.completed
+        while True:
+            self.completed = now
+            self.tight = self.tight or len(self.trace) + 1 == self.problem.rounds
+            outcome = solve(self.trainer, now, self.target if self.tight else self.gap)
+            new = impute(self.trainer, now, outcome.w)
+            settled = self._close_turn(outcome, new)
+            spent = outcome.certificate.gap > self.trainer.config.gap or self.trainer.solver.should_stop()
+            if spent or (self.tight and settled) or len(self.trace) == self.problem.rounds:
+                reason = why_ended(outcome, self.trainer, self.target)
+                return Ended(self.trainer, now, self.trace, reason)
+            self._open_turn(new, outcome.w, settled=settled)
+            now = new.completed
+
+    def _first_problem(self) -> Completed:
+        """The latent values to begin with; the weights of a start are the first certified ones."""
+        trainer, start = self.trainer, self.start if self.restart == 0 else None
+        self.gap = max(FIRST, self.target)
+        guesses = 0 if start and start.imputes else self.problem.guesses(self.restart)
+        first = first_values(trainer, self.problem, trainer.config.seed + self.restart, guesses)
+        if start is None:
+            return first
+        w = trainer.solver.prior.feasible(start.w)
+        if start.imputes:
+            first, self.begun_at, _ = impute(trainer, first, w)
+        else:
+            self.begun_at = judge(trainer, first, w)
+        know(trainer, w, self.begun_at)
+        return first
+
+    def _close_turn(self, outcome: Outcome, new: Imputed) -> bool:
+        """A line of the trace; returns whether the objective has stopped falling."""
+        trainer, proven = self.trainer, outcome.certificate
+        previous = self.trace[-1].objective if self.trace else self.begun_at
+        assert self.completed is not None
+        turn = Turn(
+            self.restart,
+            new.objective,
+            proven.upper,
+            proven.lower,
+            trainer.config.gap,
+            int(self.completed.changes(new.completed.values).sum()),
+            trainer.totals.oracle_calls - self.calls,
+            trainer.solver.updates - self.updates,
+        )
+        check_fall(previous, turn)
+        self.trace.append(turn)
+        tell(trainer, turn, len(self.trace))
+        enough = self.target if self.tight else max(FIRST, self.target)
+        return not turn.changed or previous - turn.objective <= enough * turn.objective
+
+    def _open_turn(self, new: Imputed, w: Floats, *, settled: bool) -> None:
+        """Hand the next convex problem what is known of it, and say how well it is to be solved."""
+        trainer = self.trainer
+        assert self.completed is not None
+        self.tight = self.tight or settled
+        self.calls, self.updates = trainer.totals.oracle_calls, trainer.solver.updates
+        loose = max(LOOSE, self.target)
+        known = go_on(trainer, self.completed, new, w, SLACK * (self.target if self.tight else loose))
+        self.gap = max(self.target, min(loose, 0.5 * known))  # else the turn could end before it has begun
+
+
+def train_latent(
+    problem: LatentProblem, new_trainer: Callable[[], Trainer], start: Start | None = None
+) -> LatentOutcome:
+    """`new_trainer` makes a trainer that has seen nothing, for each restart."""
+    return LatentRun(problem, new_trainer, start).run()
+
+
+def solve(trainer: Trainer, completed: Completed, gap: float) -> Outcome:
+    trainer.problem = trainer.executor.problem = completed
+    trainer.config = replace(trainer.config, gap=gap)
+    return trainer.run()
+
+
+def go_on(trainer: Trainer, now: Completed, new: Imputed, w: Floats, tolerance: float) -> float:
+    """Give the solver a feasible α of the next convex problem, and P_H(w) as an upper bound. Returns the gap."""
+    changed = np.flatnonzero(now.changes(new.completed.values))
+    moved = [each for each in new.looks if len(each.alpha)]
+    stay = np.flatnonzero(~np.isin(trainer.solver.cache.example.view, changed))
+    alpha = np.concatenate([np.empty(0), *(each.alpha for each in moved)])
+    trainer.solver.move(stay, [each.constraints for each in moved], alpha)
+    know(trainer, w, new.objective)
+    if len(changed):  # what is cached can be solved before anything is scanned
+        trainer.solver.ascend(Ascent(tolerance, MANY))
+        trainer.solver.bound()
+    return relative_gap(new.objective, trainer.solver.lower)
+
+
+def know(trainer: Trainer, w: Floats, upper: float) -> None:
+    """Of a convex problem not yet begun, P_H(w) is known."""
+    trainer.best_w, trainer.best_upper, trainer.best_version = w, upper, trainer.version
+    trainer.estimate = trainer.shown = np.inf
+
+
+def why_ended(outcome: Outcome, trainer: Trainer, target: float) -> str:
+    """Where a loose convex problem was the last, it was not its gap that ended the run."""
+    if not target < outcome.certificate.gap <= trainer.config.gap:
+        return outcome.reason
+    return "interrupted" if trainer.interrupted() else f"{trainer.config.max_seconds:g} seconds are over"
+
+
+def check_fall(previous: float, turn: Turn) -> None:
+    """Were this to fail, a certificate would be wrong."""
+    if not turn.objective <= turn.upper * (1 + ROUNDING) or not turn.upper <= previous * (1 + ROUNDING):
+        raise AssertionError(f"the objective must not rise: {previous}, then {turn.upper}, imputed {turn.objective}")
+
+
+def tell(trainer: Trainer, turn: Turn, number: int) -> None:
+    """A line of the log and of the run log."""
+    event = (
+        f"latent restart={turn.restart} turn={number} objective={turn.objective:.10g} upper={turn.upper:.10g} "
+        f"gap={turn.target:g} changed={turn.changed} oracle_calls={turn.oracle_calls} updates={turn.updates}"
+    )
+    log.info("%s", event)
+    trainer.note(event)
+
+
+def added(parts: list[Totals]) -> Totals:
+    """What all restarts have cost together."""
+    return Totals(**{f.name: sum(getattr(part, f.name) for part in parts) for f in fields(Totals)})
+
+
+def check_possible(problem: LatentProblem, slack: str, cache_bytes: float) -> None:
+    """Rows that are sums over examples would have to be undone where one of them changes its latent value."""
+    if not problem.exact:
+        raise InputError(f"{problem.kind}: a latent problem needs exact inference, else nothing tells if P(w) falls")
+    if slack not in ("auto", "example") or np.isfinite(cache_bytes):
+        raise InputError('a latent problem needs solver.slack = "example" and no solver.cache_bytes')

@@ -1,0 +1,77 @@
+"""What must be kept of a latent run, beside the state of its trainer, so that it can go on? Pure: no files.
+
+The convex problem at hand, where the turns are, and the best restart that has ended, with a trainer's state of its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from distdual.coordinator.latent_loop import Ended, LatentRun, Turn
+from distdual.coordinator.snapshot import Arrays, State, pack, restore, with_infinity, without_infinity
+from distdual.problems.latent.base import Completed, LatentProblem
+from distdual.report.round_log import Totals
+
+PLAIN = ("restart", "begun_at", "gap", "tight", "calls", "updates", "reached")
+PARTS = ("rows", "constraints", "weights", "files")  # of a trainer's state
+
+
+class LatentState(NamedTuple):
+    arrays: Arrays
+    values: dict[str, Any]
+
+
+def pack_latent(run: LatentRun) -> LatentState:
+    """The state of a run whose trainer is between two rounds; arrays are views."""
+    assert run.completed is not None
+    arrays, best = pack_values(run.completed, ""), run.best
+    values = {
+        **{name: getattr(run, name) for name in PLAIN},
+        "trace": [asdict(turn) for turn in run.trace],
+        "spent": [totals.told() for totals in run.spent],
+        "best": None,
+    }
+    if best is not None:
+        state = pack(best.trainer)
+        for part in PARTS:
+            arrays |= {f"best/{part}/{name}": array for name, array in getattr(state, part).items()}
+        arrays |= pack_values(best.completed, "best/")
+        values["best"] = {
+            "trace": [asdict(turn) for turn in best.trace],
+            "reason": best.reason,
+            "state": {**state.values, "history": []},  # the trainer of this restart has all lines
+        }
+    return LatentState(arrays, without_infinity(values))
+
+
+def restore_latent(run: LatentRun, state: LatentState) -> None:
+    """Bring a run that has not begun, but whose trainer is restored, to where it was packed."""
+    values = with_infinity(state.values)
+    for name in PLAIN:
+        setattr(run, name, values[name])
+    run.trace = [Turn(**turn) for turn in values["trace"]]
+    run.spent = [Totals(**totals) for totals in values["spent"]]
+    run.completed = unpack_values(run.problem, state.arrays, "")
+    if (best := values["best"]) is not None:
+        run.best = unpack_best(run, state.arrays, best)
+
+
+def unpack_best(run: LatentRun, arrays: Arrays, best: Mapping[str, Any]) -> Ended:
+    trainer = run.new_trainer()
+    parts = [
+        {name.split("/", 2)[2]: array for name, array in arrays.items() if name.startswith(f"best/{part}/")}
+        for part in PARTS
+    ]
+    restore(trainer, State(parts[0], parts[1], parts[2], parts[3], without_infinity(best["state"])), [])
+    trainer.history = run.trainer.history
+    trace = [Turn(**turn) for turn in best["trace"]]
+    return Ended(trainer, unpack_values(run.problem, arrays, "best/"), trace, best["reason"])
+
+
+def pack_values(completed: Completed, head: str) -> Arrays:
+    indptr = {} if completed.indptr is None else {f"{head}indptr": completed.indptr}
+    return {f"{head}values": completed.values, **indptr}
+
+
+def unpack_values(problem: LatentProblem, arrays: Arrays, head: str) -> Completed:
+    return Completed(problem, arrays[f"{head}values"], indptr=arrays.get(f"{head}indptr"))

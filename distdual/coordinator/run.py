@@ -1,0 +1,369 @@
+"""From a config to a certified model in its folder."""
+
+import contextlib
+import logging
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from distdual.cluster.executor import check_examples, dask_page, open_executor
+from distdual.config import Config, from_table, index_range
+from distdual.coordinator.async_trainer import MODES
+from distdual.coordinator.checkpoint import Checkpoint, Saved, identity, open_checkpoint
+from distdual.coordinator.latent_loop import LatentRun, check_possible
+from distdual.coordinator.latent_snapshot import pack_latent
+from distdual.coordinator.trainer import Outcome, Trainer, choice_of
+from distdual.coordinator.warm_start import check_same, hot_start
+from distdual.data.dataset import Dataset, open_dataset
+from distdual.data.in_memory import MemoryDataset
+from distdual.data.storage.location import Location
+from distdual.errors import InputError
+from distdual.kernels.rows import Floats, product
+from distdual.model.dual import AnyDual, Dual, GroupDual, Summary, read_npy
+from distdual.model.io import MANIFEST, DataInfo, Model, begin_run, claim, load_model, read_json, remove_unfinished
+from distdual.problems.base import Problem
+from distdual.problems.latent.base import LatentProblem, stated
+from distdual.problems.registry import class_of, is_own, make_problem
+from distdual.report.log_sinks import open_logs
+from distdual.report.round_log import Round
+from distdual.report.run_log import About, Log
+from distdual.scan.slack_groups import EXAMPLE, name_of
+from distdual.solver.regularizer import Prior
+from distdual.solver.sweep import add_rows
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What training gives back."""
+
+    model: Model
+    certificate: dict[str, Any]
+    history: list[Round]
+
+
+def train(
+    config: Config | Mapping[str, Any],
+    client: Any = None,
+    watch: Callable[[Round], None] | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
+    *,
+    resume: bool = False,
+    terminated: Callable[[], bool] = lambda: False,
+    logs: Sequence[Log] = (),
+) -> Result:
+    """Train, certify and save the model that `config` describes.
+
+    `config` is a Config or a table like that of a TOML file; `client` is a Dask client to use instead of [cluster];
+    `watch` is called after every round; once `interrupted` says so, the run certifies what it has and ends. With
+    `resume` it goes on from the checkpoint in the model's folder, if there is one; once `terminated` says so, it writes
+    one and raises `Suspended`. `logs` are told of the run, as those that [output] names.
+    """
+    config = config if isinstance(config, Config) else from_table(config)
+    output = output_of(config)
+    claim(output.patient(0), overwrite=config.output.overwrite)
+    dataset = open_dataset(data_of(config))
+    problem = problem_of(config, dataset)
+    prior = prior_of(config, problem.n_weights)
+    solver = config.solver
+    if isinstance(problem, LatentProblem):
+        check_possible(problem, solver.slack, solver.cache_bytes)
+        solver = replace(solver, slack="example")
+    checkpoint, there = open_checkpoint(
+        output,
+        overwrite=config.output.overwrite,
+        resume=resume,
+        every=config.output.checkpoint_every,
+        run=identity(config, problem, prior, dataset),
+        terminated=terminated,
+    )
+    saved = checkpoint.read(dataset) if there else None
+    start = None if saved else start_of(config)
+    with (
+        open_logs(config.output, logs) as logged,
+        open_executor(config.cluster, dataset, problem, client) as executor,
+        members_of(config, output, choice_of(solver, dataset, problem).grain, checkpoint) as members,
+    ):
+        logged.begin(About(config.public(), dataset.n_examples, dataset.n_shards, dask_page(executor)))
+
+        def each_round(line: Round) -> None:
+            logged.write(line)
+            if watch:
+                watch(line)
+
+        notes = None if members is None else output.absolute() / members
+
+        def new_trainer() -> Trainer:
+            return MODES[solver.mode](
+                problem, dataset, executor, solver, each_round, prior, notes, interrupted, checkpoint.between
+            )
+
+        solved, more = problem, dict[str, Any]()
+        if isinstance(problem, LatentProblem):
+            run = latent_run(problem, new_trainer, start, checkpoint, saved, logged.write)
+            del saved  # the cache has a copy
+            with checkpoint.kept(lambda: run.trainer):
+                found = run.run()
+            outcome, solved, more = found.outcome, found.completed, {"latent": found.summary()}
+        else:
+            trainer = convex_run(new_trainer(), config, start, checkpoint, saved, logged.write)
+            del saved
+            with checkpoint.kept(lambda: trainer):
+                outcome = trainer.run()
+        model = model_of(outcome, config, dataset, solved, prior, members, more)
+        model.save(output, overwrite=config.output.overwrite)
+        logged.end(model.certificate)
+        tidy(outcome, model.dual, checkpoint)
+    return Result(model, model.certificate, outcome.history)
+
+
+def data_of(config: Config) -> Location:
+    return Location(config.data.url, config.data.storage_options, config.data.retry_seconds)
+
+
+def output_of(config: Config) -> Location:
+    return Location(config.output.url, config.output.storage_options, config.output.retry_seconds)
+
+
+def problem_of(config: Config, dataset: Dataset) -> Problem:
+    """The problem that [problem] describes, made for this data set."""
+    kind, prepared = config.problem.kind, dataset.layout.kind
+    if not is_own(kind) and kind != prepared:
+        check_prepared(kind, dataset)
+    problem = fit_problem(kind, config.problem.options, dataset)
+    check_columns(dataset, problem)
+    return problem
+
+
+def fit_problem(kind: str, options: Mapping[str, Any], dataset: Dataset) -> Problem:
+    layout, classes = dataset.layout, dataset.classes
+    return make_problem(kind, options, n_features=layout.n_features, classes=classes, texts=dataset.texts)
+
+
+def check_prepared(kind: str, dataset: Dataset) -> None:
+    """Where data that was prepared for one problem does not suit another, whatever its options, say what would."""
+    class_of(kind)
+    try:
+        check_examples(dataset, fit_problem(kind, {}, dataset))
+    except InputError as error:
+        place, prepared = str(dataset.location), dataset.layout.kind
+        found = str(error).removeprefix(f"{place}: ")
+        raise InputError(
+            f"{place}: {found}; it was prepared for problem.kind = {prepared!r}: "
+            f"train that, or prepare it again with --problem {kind}"
+        ) from None
+
+
+def convex_run(
+    trainer: Trainer,
+    config: Config,
+    start: Model | None,
+    checkpoint: Checkpoint,
+    saved: Saved | None,
+    tell: Callable[[Round], None],
+) -> Trainer:
+    """A run that begins, from a model if there is one to start from, or goes on; then what it did before is told."""
+    if saved:
+        checkpoint.restore(trainer, saved)
+        for line in trainer.history:
+            tell(line)
+    if start:
+        assert isinstance(trainer.dataset, Dataset)
+        check_same(start, trainer.dataset, trainer.problem)
+        place = Location(config.solver.start or "", config.data.storage_options).absolute()
+        hot_start(trainer.solver, trainer.grouping, start, place, trainer.dataset, trainer.executor)
+    return trainer
+
+
+def latent_run(
+    problem: LatentProblem,
+    new_trainer: Callable[[], Trainer],
+    start: Model | None,
+    checkpoint: Checkpoint,
+    saved: Saved | None,
+    tell: Callable[[Round], None],
+) -> LatentRun:
+    """The same for a latent problem: of a model to start from it takes the weights."""
+    run = LatentRun(problem, new_trainer)
+    if start is not None:
+        run.start = problem.start_from(stated(start.problem), start.w, run.trainer.config.seed)
+    checkpoint.latent = lambda: pack_latent(run)
+    if saved:
+        checkpoint.restore_latent(run, saved)
+        for line in run.trainer.history:
+            tell(line)
+    return run
+
+
+def model_of(
+    outcome: Outcome,
+    config: Config,
+    dataset: Dataset,
+    problem: Problem,
+    prior: Prior,
+    members: str | None,
+    more: Mapping[str, Any] | None = None,
+) -> Model:
+    """What is to be saved of a run; `more` goes into the certificate."""
+    return Model(
+        outcome.w,
+        problem,
+        config.solver.C,
+        prior,
+        dual_of(outcome, config.output.dual, members),
+        DataInfo(
+            dataset.location.url,
+            dataset.fingerprint,
+            dataset.n_examples,
+            dataset.checksum,
+            dataset.layout.numbering,
+        ),
+        {**summarise(outcome, config.solver.gap, dataset), **(more or {}), "model": config.output.url},
+        config.public(),
+    )
+
+
+@contextlib.contextmanager
+def members_of(config: Config, output: Location, grain: int, checkpoint: Checkpoint) -> Iterator[str | None]:
+    """The folder, within the model's, of files of members; None where there will be none.
+
+    It is gone where training fails, unless there is a checkpoint to go on from.
+    """
+    if not checkpoint.whole:
+        remove_unfinished(output)
+        groups = grain != EXAMPLE or np.isfinite(config.solver.cache_bytes)
+        if groups and config.output.dual == "full":
+            checkpoint.members = f"dual/members-{secrets.token_hex(4)}"
+            begin_run(output, checkpoint.members)
+    try:
+        yield checkpoint.members
+    except BaseException:
+        if not checkpoint.whole and is_alone(output, checkpoint):
+            remove_unfinished(output)
+        raise
+
+
+def is_alone(output: Location, checkpoint: Checkpoint) -> bool:
+    """Whether what is in the folder is of this run: another may have taken it over."""
+    noted = read_json(output, "run.json").get("members") if output.exists("run.json") else checkpoint.members
+    return bool(noted == checkpoint.members) and not checkpoint.folder.exists(MANIFEST)
+
+
+def tidy(outcome: Outcome, dual: AnyDual, checkpoint: Checkpoint) -> None:
+    """Remove what only a run that has not ended needs; not before the model is there, or nobody could go on."""
+    try:
+        checkpoint.remove()
+        if isinstance(dual, GroupDual):
+            outcome.grouping.keep_files(dual.file)
+    except InputError as error:
+        log.warning("the model is saved, but what is no longer needed could not be removed: %s", error)
+
+
+def start_of(config: Config) -> Model | None:
+    """The model that solver.start names; of user's own problems only the one that the config names is loaded."""
+    if config.solver.start is None:
+        return None
+    return load_model(Location(config.solver.start, config.data.storage_options), own_kind(config))
+
+
+def own_kind(config: Config) -> str | None:
+    return config.problem.kind if is_own(config.problem.kind) else None
+
+
+def check_columns(dataset: Dataset, problem: Problem) -> None:
+    """What is in the data set is used, or refused; it is never left aside in silence."""
+    if "margin" in dataset.layout.columns and not problem.uses_margin:
+        raise InputError(
+            f"{dataset.location}: the data set has a margin column, which a {problem.kind} problem does not use; "
+            "prepare it without"
+        )
+
+
+def dual_of(outcome: Outcome, asked: str, members: str | None) -> AnyDual:
+    """What proves `lower`: the support constraints or a summary."""
+    cache, beta = outcome.solver.cache, outcome.solver.multipliers()
+    support = cache.members[(cache.alpha.view[cache.members] > 0) & (cache.example.view[cache.members] >= 0)]
+    alpha = cache.alpha.view[support]
+    if asked == "summary":
+        v = np.zeros(cache.n_weights)
+        if cache.rows is not None:
+            add_rows(cache.rows.view, np.where(cache.example.view >= 0, cache.alpha.view, 0.0), v)
+        return Summary(np.array([product(alpha, cache.margin.view[support])]), v, beta, len(support))
+    if not cache.referenced:
+        return single_dual(outcome)
+    assert members is not None
+    return GroupDual(*outcome.grouping.resolve(cache.reference.view[support], alpha), beta, members)
+
+
+def single_dual(outcome: Outcome) -> Dual:
+    """The support constraints of a run in which no examples shared a slack, sorted by example."""
+    cache = outcome.solver.cache
+    support = cache.members[(cache.alpha.view[cache.members] > 0) & (cache.example.view[cache.members] >= 0)]
+    beta = outcome.solver.multipliers()
+    return Dual(cache.example.view[support], cache.keys().take(support), cache.alpha.view[support], beta)
+
+
+def prior_of(config: Config, n_weights: int) -> Prior:
+    """The prior that [prior] asks for, its files read."""
+    told, options = config.prior, config.data.storage_options
+    mean = read_weights(told.mean, options, own_kind(config)) if told.mean else None
+    precision: Floats | None = None
+    if isinstance(told.precision, str):
+        precision = read_array(told.precision, options, (1, 2))
+    elif told.precision != 1.0:
+        precision = np.full(n_weights, told.precision)
+    ranges = [np.arange(found.start, found.stop) for found in map(index_range, told.nonnegative)]
+    nonnegative = np.unique(np.concatenate(ranges)) if ranges else None
+    return Prior(n_weights, mean, precision, nonnegative)
+
+
+def read_weights(url: str, options: Mapping[str, Any], own: str | None) -> Floats:
+    """The weights of a model folder, or those in a .npy file."""
+    return read_array(url, options, (1,)) if url.endswith(".npy") else load_model(Location(url, options), own).w
+
+
+def read_array(url: str, options: Mapping[str, Any], dimensions: tuple[int, ...]) -> Floats:
+    folder, _, name = url.rpartition("/")
+    return read_npy(Location(folder or ".", options), name, np.float64, dimensions)
+
+
+def summarise(outcome: Outcome, target: float, dataset: Dataset | MemoryDataset) -> dict[str, Any]:
+    """The certificate and what it cost, as `--json` and certificate.json show it."""
+    proven, totals = outcome.certificate, outcome.totals
+    return {
+        "lower": proven.lower,
+        "upper": proven.upper if np.isfinite(proven.upper) else None,
+        "gap": proven.gap if np.isfinite(proven.upper) else None,
+        "estimate": outcome.estimate if np.isfinite(outcome.estimate) else None,
+        "target": target,
+        "certified": bool(np.isfinite(proven.upper) and proven.gap <= target),
+        "reason": outcome.reason,
+        "passes": totals.passes,
+        "rounds": totals.rounds,
+        "oracle_calls": totals.oracle_calls,
+        "calls_saved": totals.calls_saved,
+        "offenders": totals.offenders,
+        "kept": totals.kept,
+        "stale": totals.stale,
+        "cache_rows": len(outcome.solver.cache),
+        "cache_bytes": outcome.solver.cache.nbytes,
+        "support": outcome.solver.n_support,
+        "slack": name_of(outcome.grouping.grain),
+        "coalesced": totals.coalesced,
+        "wire_bytes": totals.wire_bytes,
+        "published_bytes": totals.published_bytes,
+        "seconds": outcome.seconds,
+        "ascent_seconds": totals.ascent_seconds,
+        "wait_seconds": totals.wait_seconds,
+        "scan_seconds": totals.scan_seconds,
+        "read_seconds": totals.read_seconds,
+        "idle_seconds": totals.idle_seconds,
+        "bytes_read": totals.bytes_read,
+        "gets": totals.gets,
+        "n_examples": dataset.n_examples,
+        "n_shards": dataset.n_shards,
+    }

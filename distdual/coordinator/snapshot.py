@@ -1,0 +1,173 @@
+"""What must be kept of a run between two rounds, so that it can go on as if nothing had happened? Pure: no files.
+
+Plain arrays and values that JSON can hold, bit by bit. What follows from them or from the config is left out: which
+slots share a slack, and the shards themselves. The ledger's file is apart, since it only ever grows.
+"""
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdual.certificate.bounds import ShardLoss
+from distdual.coordinator.schedule import Pass, Piece
+from distdual.coordinator.slack_partition import Grouping
+from distdual.coordinator.trainer import Trainer, Underway
+from distdual.errors import InputError
+from distdual.kernels.rows import CsrRows, DenseRows, Features, OuterRows, Rows
+from distdual.report.round_log import Round, Totals
+from distdual.solver.ascent_plan import Ascent
+from distdual.solver.solver import Solver
+from distdual.solver.sweep import add_rows
+
+Arrays = dict[str, NDArray[Any]]
+
+BOUNDS = ("best_upper", "best_version", "estimate", "shown", "best_estimate")
+WEIGHTS = ("v", "w", "mean", "average", "random")
+NUMBERS = ("n_averaged", "updates", "lower", "claim", "reached", "trust")
+ROUNDING = 1e-6  # of the largest weight: what steps since v was last rebuilt may have added up to
+
+
+class State(NamedTuple):
+    rows: Arrays  # of the cache
+    constraints: Arrays  # its other columns
+    weights: Arrays  # v, w and what else has the length of w, and the random state
+    files: Arrays  # of members and of the ledger
+    values: dict[str, Any]
+
+
+def pack(trainer: Trainer) -> State:
+    """The state of a run between two rounds; arrays are views, which the next round changes."""
+    solver, grouping = trainer.solver, trainer.grouping
+    cache, ledger = solver.cache, grouping.ledger
+    values = {
+        "referenced": cache.referenced,
+        "solver": {name: getattr(solver, name) for name in NUMBERS},
+        "sample": solver.sample.bit_generator.state,
+        "grouping": {"grain": grouping.grain, "number": grouping.number, "coalesced": grouping.coalesced},
+        "events": grouping.events,
+        "n_mixtures": ledger.n_mixtures,
+        "totals": trainer.totals.told(),
+        "bounds": {name: getattr(trainer, name) for name in BOUNDS},
+        "version": trainer.version,
+        "seconds": time.perf_counter() - trainer.begin,
+        "history": [asdict(line) for line in trainer.history],
+        "underway": asdict(underway) if (underway := trainer.suspended()) else None,
+    }
+    return State(
+        pack_rows(cache.rows.view if cache.rows else None),
+        cache.columns(),
+        {**{name: getattr(solver, name) for name in WEIGHTS}, "best_w": trainer.best_w},
+        {
+            "shards": np.array(grouping.shards, dtype=np.int64),
+            "covers": np.array(grouping.covers, dtype=np.int64),
+            "batches": np.array(ledger.batches, dtype=np.int64),
+            "offsets": np.array(ledger.offsets, dtype=np.int64),
+        },
+        without_infinity(values),
+    )
+
+
+def restore(trainer: Trainer, state: State, ledger: Iterable[bytes], *, more_data: bool = False) -> None:
+    """Bring a run that has not begun to where the state was packed; `ledger` is the content of that file, in pieces.
+
+    With more data than there was, α stays feasible and `lower` a bound, but what was found of P(w) is void.
+    """
+    values = with_infinity(state.values)
+    restore_solver(trainer.solver, state, values)
+    restore_grouping(trainer.grouping, state, values, ledger)
+    trainer.totals = Totals(**values["totals"])
+    trainer.version = values["version"]
+    trainer.begin = time.perf_counter() - values["seconds"]
+    trainer.history = [Round(**line) for line in values["history"]]
+    trainer.best_w = trainer.solver.candidate()
+    if more_data:
+        trainer.solver.bound()  # a pass may have been under way, and is no more
+    else:
+        trainer.best_w = state.weights["best_w"]
+        trainer.underway = unpack_underway(values["underway"])
+        for name in BOUNDS:
+            setattr(trainer, name, values["bounds"][name])
+
+
+def restore_solver(solver: Solver, state: State, values: Mapping[str, Any]) -> None:
+    solver.cache.restore(unpack_rows(state.rows), state.constraints, referenced=values["referenced"])
+    for name in WEIGHTS:
+        setattr(solver, name, state.weights[name])
+    for name, value in values["solver"].items():
+        setattr(solver, name, value)
+    solver.sample.bit_generator.state = values["sample"]
+    check_weights(solver)
+
+
+def check_weights(solver: Solver) -> None:
+    """w = ∇R*(Σ α x), up to the rounding of steps."""
+    v = np.zeros(solver.prior.n_weights)
+    if solver.cache.rows is not None:
+        add_rows(solver.cache.rows.view, solver.cache.alpha.view, v)
+    expected = solver.prior.weights(v)
+    off = float(np.abs(expected - solver.w).max(initial=0.0))
+    if not off <= ROUNDING * max(1.0, float(np.abs(expected).max(initial=0.0))):
+        raise InputError(f"w is not Σ α x: one weight is off by {off:.2g}")
+
+
+def restore_grouping(grouping: Grouping, state: State, values: Mapping[str, Any], ledger: Iterable[bytes]) -> None:
+    for name, value in values["grouping"].items():
+        setattr(grouping, name, value)
+    grouping.events = values["events"]
+    grouping.shards, grouping.covers = state.files["shards"].tolist(), state.files["covers"].tolist()
+    grouping.ledger.restore(ledger, state.files["batches"], state.files["offsets"], values["n_mixtures"])
+
+
+def unpack_underway(found: Mapping[str, Any] | None) -> Underway | None:
+    if found is None:
+        return None
+    plan = found["plan"]
+    rounds = tuple(tuple(Piece(*piece) for piece in pieces) for pieces in plan["rounds"])
+    ascents = {name: Ascent(**plan[name]) for name in ("between", "last")}
+    losses = [ShardLoss(*loss) for loss in found["losses"]]
+    return Underway(Pass(**{**plan, "rounds": rounds, **ascents}), found["grain"], losses, found["done"])
+
+
+def pack_rows(rows: Rows | None) -> Arrays:
+    """Rows by the names of their arrays, which tell the format; nothing where there are no rows yet."""
+    if isinstance(rows, OuterRows):
+        own = {name: getattr(rows, name) for name in ("at", "plus", "minus", "scale")}
+        return {**rows.x._asdict(), **own, "width": np.array([rows.width])}
+    return rows._asdict() if rows is not None else {}
+
+
+def unpack_rows(arrays: Arrays) -> Rows | None:
+    if not arrays:
+        return None
+    if "at" not in arrays:
+        return features(arrays)
+    at, plus, minus, scale = (arrays[name] for name in ("at", "plus", "minus", "scale"))
+    return OuterRows(features(arrays), at, plus, minus, scale, int(arrays["width"][0]))
+
+
+def features(arrays: Arrays) -> Features:
+    if "indptr" in arrays:
+        return CsrRows(arrays["indptr"], arrays["indices"], arrays["values"])
+    return DenseRows(arrays["values"])
+
+
+def without_infinity(value: Any) -> Any:
+    """The same with "inf" for infinity, which JSON has not, and lists for tuples."""
+    if isinstance(value, Mapping):
+        return {name: without_infinity(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_infinity(each) for each in value]
+    return "inf" if isinstance(value, float) and value == math.inf else value
+
+
+def with_infinity(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: with_infinity(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [with_infinity(each) for each in value]
+    return math.inf if isinstance(value, str) and value == "inf" else value

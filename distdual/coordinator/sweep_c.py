@@ -1,0 +1,265 @@
+"""Which C is the best? A path of certified models over all C, each fold's and that of all data, from one cache each.
+
+Every fold is trained on the examples outside it and scored on its own, by the same workers that scan. The model at the
+C with the best mean score is then trained on all examples and saved.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distdual.cluster.dask_client import connect
+from distdual.cluster.executor import Executor, open_executor
+from distdual.config import ClusterConfig, Config, SolverConfig, from_table
+from distdual.coordinator.async_trainer import MODES
+from distdual.coordinator.c_path import follow
+from distdual.coordinator.checkpoint import Checkpoint
+from distdual.coordinator.run import data_of, members_of, model_of, output_of, prior_of, problem_of, tidy
+from distdual.coordinator.trainer import Outcome, Trainer, choice_of
+from distdual.data.dataset import Dataset, open_dataset
+from distdual.errors import InputError
+from distdual.model.cv_scores import best_of, choose_score, held_out_scores, shared_names
+from distdual.model.io import Model, claim
+from distdual.problems.base import Problem
+from distdual.problems.latent.base import LatentProblem
+from distdual.report.round_log import Round
+from distdual.report.run_log import RunLog
+from distdual.scan.cv_folds import Fold
+from distdual.solver.regularizer import Prior
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One C of a path."""
+
+    C: float
+    lower: float
+    upper: float | None  # None where inexact inference proves none
+    gap: float | None
+    certified: bool
+    passes: int  # of this point alone, as the costs that follow
+    oracle_calls: int
+    seconds: float
+    support: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What a sweep gives back."""
+
+    points: list[Point]  # on all data, by ascending C
+    folds: list[list[Point]]  # the same of each fold's path
+    scores: dict[str, list[list[float]]]  # by name: of each fold, at each C
+    score: str | None  # the name of the one that C is chosen by
+    chosen: float | None  # the best C
+    model: Model | None  # of all data at that C
+
+    @property
+    def certified(self) -> bool:
+        """Whether the gap was proven at every point of every path, and for the model."""
+        paths = [*self.points, *(point for fold in self.folds for point in fold)]
+        return all(point.certified for point in paths) and (self.model is None or self.model.certificate["certified"])
+
+    def mean(self, name: str) -> list[float]:
+        """A score at each C, the mean over the folds."""
+        return [float(value) for value in np.mean(self.scores[name], axis=0)]
+
+    def table(self) -> dict[str, Any]:
+        """All of it but the model's weights, as plain values."""
+        return {
+            "certified": self.certified,
+            "score": self.score,
+            "chosen": self.chosen,
+            "points": [asdict(point) for point in self.points],
+            "folds": [[asdict(point) for point in fold] for fold in self.folds],
+            "scores": self.scores,
+            "certificate": None if self.model is None else self.model.certificate,
+        }
+
+
+class Run(NamedTuple):
+    """What the paths of one sweep share."""
+
+    config: Config
+    dataset: Dataset
+    problem: Problem
+    prior: Prior
+    executor: Executor
+
+
+def sweep(
+    config: Config | Mapping[str, Any],
+    C: str | Sequence[float],
+    folds: int = 5,
+    client: Any = None,
+    *,
+    score: str | None = None,
+    watch: Callable[[str, Point], None] | None = None,
+) -> Sweep:
+    """Follow a path of C on each fold and on all data; save the model of the best C as `config` says.
+
+    `C` is a sequence, or a text such as "1e-3:1e2:20" (from, to, how many, evenly spaced by ratio) or "0.1,1,10".
+    `score` names the score to choose by, the problem's first if not given; without folds nothing is chosen or saved.
+    `watch` is called after every point with the name of its path.
+    """
+    config = config if isinstance(config, Config) else from_table(config)
+    values = grid(C)
+    check_supported(config)
+    output = output_of(config)
+    if folds:
+        claim(output.patient(0), overwrite=config.output.overwrite)
+    dataset = open_dataset(data_of(config))
+    check_folds(folds, dataset)
+    problem = problem_of(config, dataset)
+    if isinstance(problem, LatentProblem):
+        raise InputError(f"problem.kind = {problem.kind!r}: latent problems have no sweeps; train each C by itself")
+    prior = prior_of(config, problem.n_weights)
+    tell = watch or (lambda *_: None)
+    with (
+        RunLog(config.output.log) as runlog,
+        one_client(config.cluster, client) as workers,
+        open_executor(ClusterConfig(), dataset, problem, workers) as executor,
+    ):
+        run = Run(config, dataset, problem, prior, executor)
+        paths, scores = [], []
+        for number in range(folds):
+            points, found = follow_fold(run, values, Fold(number, folds, config.solver.seed), tell)
+            paths.append(points)
+            scores.append(found)
+            choose_score(shared_names(scores), score)  # a name that is none is told after the first fold
+        named = {name: [[at[name] for at in fold] for fold in scores] for name in shared_names(scores)}
+        by = choose_score(list(named), score) if folds else None
+        best = None if by is None else values[best_of(named[by], by)]
+        points, model = follow_all(run, values, best, runlog.write, tell)
+    return Sweep(points, paths, named, by, best, model)
+
+
+def grid(told: str | Sequence[float]) -> list[float]:
+    """The values of C to try, ascending."""
+    try:
+        values = from_text(told) if isinstance(told, str) else [float(value) for value in told]
+    except (ValueError, TypeError, OverflowError):
+        values = []
+    if not values or not all(0 < value < np.inf for value in values):
+        raise InputError(f"C takes positive numbers such as 1e-3:1e2:20 (from:to:how many) or 0.1,1,10, got {told!r}")
+    return sorted(set(values))
+
+
+def from_text(told: str) -> list[float]:
+    if ":" not in told:
+        return [float(part) for part in told.split(",")]
+    begin, end, number = told.split(":")
+    if not (0 < float(begin) < np.inf and 0 < float(end) < np.inf):
+        return []
+    return [float(f"{value:.6g}") for value in np.geomspace(float(begin), float(end), int(number))]
+
+
+def check_supported(config: Config) -> None:
+    """What a path cannot do is refused, not left aside."""
+    solver = config.solver
+    for name, told in (
+        ("solver.start", solver.start is not None),
+        ("solver.average", solver.average),
+        ("solver.offender_cache", solver.offender_cache > 0),
+        ('solver.schedule = "one-pass"', solver.schedule == "one-pass"),
+        ("output.checkpoint_every", config.output.checkpoint_every > 0),
+        ("output.mlflow", config.output.mlflow is not None),
+        ("output.tensorboard", config.output.tensorboard is not None),
+    ):
+        if told:
+            raise InputError(f"{name} is not possible in a sweep; leave it out, or train at a single C")
+
+
+def check_folds(folds: int, dataset: Dataset) -> None:
+    if folds < 0 or folds == 1:
+        raise InputError(f"a sweep needs at least 2 folds, or 0 to follow the path without scores, got {folds}")
+    if folds > dataset.n_examples:
+        raise InputError(f"{dataset.location}: {dataset.n_examples} examples do not make {folds} folds")
+
+
+@contextlib.contextmanager
+def one_client(cluster: ClusterConfig, client: Any) -> Iterator[Any]:
+    """The client for all paths: the caller's, or one of the cluster that the config asks for; None for threads."""
+    if client is None and (cluster.scheduler or cluster.local):
+        with connect(cluster) as own:
+            yield own
+    else:
+        yield client
+
+
+def follow_fold(
+    run: Run, values: list[float], fold: Fold, tell: Callable[[str, Point], None]
+) -> tuple[list[Point], list[dict[str, float]]]:
+    """The path of the examples outside a fold, and the scores of its models on those in it."""
+    trainer = MODES[run.config.solver.mode](
+        run.problem, run.dataset, run.executor, first(run.config, values), nothing, run.prior, None, fold=fold
+    )
+    points, weights = [], []
+    for point, outcome in watched(trainer, values, run.config.solver.gap):
+        tell(f"fold {fold.number + 1} of {fold.n_folds}", point)
+        points.append(point)
+        weights.append(outcome.w)
+    return points, held_out_scores(run.dataset, run.problem, run.executor, fold, np.stack(weights), trainer.version + 1)
+
+
+def follow_all(
+    run: Run,
+    values: list[float],
+    best: float | None,
+    write: Callable[[Round], None],
+    tell: Callable[[str, Point], None],
+) -> tuple[list[Point], Model | None]:
+    """The path of all examples, and the model at the best C, to which it returns at the end."""
+    config, dataset = run.config, run.dataset
+    output = output_of(config)
+    grain = choice_of(config.solver, dataset, run.problem).grain
+    none = Checkpoint(output, every=0, run={})  # a sweep takes none
+    with members_of(config, output, grain, none) if best is not None else contextlib.nullcontext() as members:
+        notes = None if members is None else output.absolute() / members
+        solver = first(config, values)
+        trainer = MODES[solver.mode](run.problem, dataset, run.executor, solver, write, run.prior, notes)
+        points = []
+        for point, _ in watched(trainer, values, config.solver.gap):
+            tell("all data", point)
+            points.append(point)
+        if best is None:
+            return points, None
+        trainer.config = solver
+        (outcome,) = follow(trainer, [best])
+        told = replace(config, solver=replace(config.solver, C=best))
+        model = model_of(outcome, told, dataset, run.problem, run.prior, members)
+        model.save(output, overwrite=config.output.overwrite)
+        tidy(outcome, model.dual, none)
+    return points, model
+
+
+def first(config: Config, values: list[float]) -> SolverConfig:
+    return replace(config.solver, C=values[0])
+
+
+def nothing(_: Round) -> None:
+    """Nobody looks at the rounds of a fold."""
+
+
+def watched(trainer: Trainer, values: list[float], target: float) -> Iterator[tuple[Point, Outcome]]:
+    """Follow the path, and say of each point what it cost by itself."""
+    passes, calls, seconds = 0, 0, 0.0
+    for C, outcome in zip(values, follow(trainer, values), strict=True):
+        proven, totals = outcome.certificate, outcome.totals
+        exact = bool(np.isfinite(proven.upper))
+        point = Point(
+            C,
+            proven.lower,
+            proven.upper if exact else None,
+            proven.gap if exact else None,
+            exact and proven.gap <= target,
+            totals.passes - passes,
+            totals.oracle_calls - calls,
+            outcome.seconds - seconds,
+            outcome.solver.n_support,
+        )
+        passes, calls, seconds = totals.passes, totals.oracle_calls, outcome.seconds
+        yield point, outcome

@@ -1,0 +1,419 @@
+"""The loop: scan shards, insert offenders, ascend, certify (Ramanan, Algorithm 2, over shards).
+
+Decisions come from `schedule`; this file carries them out.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from distdual.certificate.bounds import Certificate, ShardLoss, objective, upper_bound
+from distdual.cluster.executor import Executor
+from distdual.config import SolverConfig
+from distdual.coordinator.auto_slack import Choice, choose
+from distdual.coordinator.schedule import Limits, Pass, Piece, Progress, Stop, after_scan, next_step
+from distdual.coordinator.slack_partition import Grouping
+from distdual.data.dataset import Dataset
+from distdual.data.in_memory import MemoryDataset
+from distdual.data.storage.location import Location
+from distdual.errors import InputError
+from distdual.kernels.rows import Floats
+from distdual.problems.base import Problem
+from distdual.report.round_log import Round, Since, Totals
+from distdual.scan.cv_folds import Fold
+from distdual.scan.group_members_file import Notes
+from distdual.scan.scan import Scan, ShardReport
+from distdual.scan.slack_groups import ALL, EXAMPLE, name_of
+from distdual.solver.ascent_plan import Ascent
+from distdual.solver.cache import rows_nbytes
+from distdual.solver.growable import Room
+from distdual.solver.regularizer import Prior
+from distdual.solver.solver import Solver, relative_gap
+
+log = logging.getLogger(__name__)
+
+ROUND_WORK = 10_000  # what a round costs whatever its size, in ascent updates of one row
+NOTHING: Any = np.empty(0, dtype=np.uint64)
+NO_NOTES: Mapping[int, tuple[Notes, ...]] = {}
+ENOUGH = 0.1  # share of what the last scan has lifted that recent offenders must lift to be worth a round
+STEP = 0.1  # of the way from the best w to the cached problem's optimum, where one slack is shared by all
+LONE_PATIENCE = 8  # times longer that constraints may be idle where a pass adds but one
+UNSURE = 0.25  # share of a gap up to which it may be due to what is not cached, to say that it is not
+MOST_RECENT = 10  # such rounds between two passes
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The best certified weights, the bounds, and how it went."""
+
+    w: Floats
+    certificate: Certificate
+    reason: str
+    seconds: float
+    history: list[Round]
+    totals: Totals
+    solver: Solver
+    grouping: Grouping
+    estimate: float = np.inf  # of P(w), too low by what inexact inference missed; infinity where `upper` is proven
+
+
+@dataclass(slots=True)
+class Underway:
+    """A pass of which some rounds are done."""
+
+    plan: Pass
+    grain: int  # the rounds are cut for this one, even if groups become larger meanwhile
+    losses: list[ShardLoss] = field(default_factory=list)
+    done: int = 0
+
+
+@dataclass(slots=True)
+class Trainer:
+    """The state of one run."""
+
+    problem: Problem
+    dataset: Dataset | MemoryDataset
+    executor: Executor
+    config: SolverConfig
+    watch: Callable[[Round], None]
+    prior: Prior | None = None
+    notes: Location | None = None  # where workers write down who is in a group's row; without, nobody can verify α
+    interrupted: Callable[[], bool] = lambda: False
+    between: Callable[["Trainer"], None] = lambda _: None  # called after rounds, where a checkpoint may be taken
+    fold: Fold | None = None  # examples to leave out
+    solver: Solver = field(init=False)
+    grouping: Grouping = field(init=False)
+    totals: Totals = field(default_factory=Totals)
+    history: list[Round] = field(default_factory=list)
+    version: int = 0  # of the weights that are published next
+    begin: float = field(default_factory=time.perf_counter)
+    best_w: Floats = field(init=False)
+    best_upper: float = np.inf
+    best_version: int = -1
+    estimate: float = np.inf
+    shown: float = np.inf  # by how much the last pass at one w has lifted the cached problem, see `_lift`
+    best_estimate: float = np.inf  # of P(w) by inexact inference
+    underway: Underway | None = None
+    since: Since = field(default_factory=lambda: Since(time.perf_counter()))
+
+    def __post_init__(self) -> None:
+        self.prior = self.prior or Prior(self.problem.n_weights)
+        budget = self.config.cache_bytes
+        choice = choice_of(self.config, self.dataset, self.problem)
+        room = Room(bool(np.isfinite(budget)), self.dataset.n_examples if choice.grain == EXAMPLE else 0)
+        self.solver = Solver(self.config.C, self.config.seed, self.prior, room)
+        self.grouping = Grouping(choice.grain, self.dataset.first, budget, self.notes)
+        self.grouping.check_budget(self.solver.cache)
+        self.grouping.tell(choice.why)
+        self._check_offender_cache()
+        self.solver.should_stop = lambda: self.interrupted() or self._seconds() >= self.config.max_seconds
+        self.best_w = self.solver.candidate()
+
+    def _check_offender_cache(self) -> None:
+        """It lives in files of members, which only groups of examples have."""
+        if self.config.offender_cache and (self.grouping.grain == EXAMPLE or self.notes is None):
+            found = f"slack {name_of(self.grouping.grain)}" if self.notes else "no files of members"
+            raise InputError(
+                'solver.offender_cache needs groups of examples and output.dual = "full", this run has '
+                f'{found}; set solver.slack = "all", for example'
+            )
+
+    def run(self) -> Outcome:
+        step = self._work()
+        if min(self._gap(), self._inexact_gap()) > self.config.gap:
+            self._certify_last()
+        log.info("stop: %s", step.reason)
+        certificate = Certificate(self.solver.lower, self.best_upper, self.best_version)
+        how = (step.reason, self._seconds(), self.history, self.totals, self.solver, self.grouping)
+        return Outcome(self.best_w, certificate, *how, self.best_estimate)
+
+    def suspended(self) -> Underway | None:
+        """What a run that goes on from here has to end first."""
+        return self.underway
+
+    def _work(self) -> Stop:
+        """Pass after pass, until there is a reason to stop."""
+        if self.underway:
+            self._carry_out(self.underway.plan)
+        while isinstance(step := self._next(self.totals.passes), Pass):
+            self._carry_out(step)
+        return step
+
+    def _next(self, n_passes: int, *, settled: bool = True) -> Pass | Stop:
+        config = self.config
+        oracle = self.problem.oracle_work * self.dataset.n_examples
+        progress = Progress(
+            n_passes,
+            self.estimate,
+            self._gap(),
+            oracle / max(1, len(self.solver.cache)),
+            self._seconds(),
+            self.interrupted(),
+            self._inexact_gap(),
+            settled,
+        )
+        limits = Limits(
+            config.schedule, config.gap, config.max_passes, config.max_seconds, config.seed, self.grouping.grain
+        )
+        return next_step(progress, np.diff(self.dataset.first), limits)
+
+    def _carry_out(self, plan: Pass) -> None:
+        if self.underway is None:
+            if self.config.offender_cache and self.totals.passes:
+                self._use_recent(plan)
+            self.underway = Underway(plan, self.grouping.grain)
+        here, losses = self.underway, self.underway.losses
+        for pieces in plan.rounds[here.done :]:
+            scans, reports, w = self._scan(pieces, self._query(plan), here.grain)
+            losses += [ShardLoss(r.shard, r.version, r.loss, r.exact) for r in reports]
+            if plan.certify:
+                self._certify(losses, w, scans[0].version)
+            here.done += 1
+            last = here.done == len(plan.rounds)
+            ascent = plan.last if last else plan.between
+            done = plan.certify and self._gap() <= self.config.gap  # α may stay as it was at the last bound
+            if plan.certify and not done:
+                self.shown = self._lift(reports, w) if self.config.offender_cache else np.inf
+                climbed = self.solver.updates / max(1.0, self.problem.oracle_work * self.totals.oracle_calls)
+                ascent = after_scan(ascent, self._learn(reports, losses, w), self.config.gap, climbed)
+            if not done:
+                self._improve(reports, scans, ascent)
+            if plan.prune:
+                self.totals.pruned += self.solver.prune(0)
+            stop = self.solver.should_stop()  # asked once: `lower` must be that of the α the run ends with
+            if (last or stop) and not done:
+                self._bound()
+            if last:
+                self._end_pass(losses, w)
+            if last or stop:
+                self.underway = None
+            self._record(len(pieces), certify=plan.certify)
+            if stop:
+                break
+            self.between(self)
+
+    def _query(self, plan: Pass) -> Floats:
+        """Where to scan next: where α points to, but not far from the best w so far if one slack is all there is.
+
+        A single row a pass describes P near that w only; the cached problem's optimum jumps from side to side
+        (Franc and Sonnenburg's optimised cutting planes, without their line search).
+        """
+        w = self.solver.candidate()
+        if not plan.certify or self.grouping.grain != ALL or min(self.best_upper, self.best_estimate) == np.inf:
+            return w
+        return self.best_w + STEP * (w - self.best_w)
+
+    def _learn(self, reports: list[ShardReport], losses: list[ShardLoss], w: Floats) -> float:
+        """What part of P(w) is not yet cached, at the most; the rest tells the solver how well it had done."""
+        new = self.config.C * sum(report.new_loss for report in reports)
+        value = objective(w, losses, C=self.config.C, prior=self.solver.prior)
+        if not any(self.solver.cache.holds_any(report.offenders.example) for report in reports):
+            self.solver.learn(value - new)
+        elif new < UNSURE * (value - self.solver.lower):  # older constraints of these examples show a part of it, too
+            self.solver.learn(value)
+        else:
+            self.solver.trust = np.inf
+        return self._share(new, losses, w)
+
+    def _share(self, loss: float, losses: list[ShardLoss], w: Floats) -> float:
+        """What part of P(w) it is."""
+        value = objective(w, losses, C=self.config.C, prior=self.solver.prior)
+        return loss / value if value > 0 else 0.0
+
+    def _use_recent(self, plan: Pass) -> None:
+        """Rounds on recent offenders, while they lift the cached problem by at least a share of what the oracle did."""
+        sizes = np.diff(self.dataset.first)
+        for _ in range(MOST_RECENT):
+            recent = self.grouping.recent(self.config.offender_cache)
+            whole = tuple(Piece(s, 0, int(sizes[s])) for s in sorted(recent))
+            if not whole or self.solver.should_stop():
+                break
+            scans, reports, w = self._scan(whole, self._query(plan), self.grouping.grain, recent)
+            if self._lift(reports, w) < ENOUGH * self.shown:
+                break
+            self.totals.calls_saved += sum(piece.end for piece in whole)
+            self._improve(reports, scans, plan.last)
+            self._bound()
+            self._record(len(whole), certify=False)
+
+    def _lift(self, found: Sequence[ShardReport | ShardLoss], w: Floats) -> float:
+        """By how much the losses found at w, of all shards, are above those of the cached problem there."""
+        return self.config.C * sum(each.loss for each in found) - self.solver.cached_loss(w)
+
+    def _bound(self) -> None:
+        """Publish `lower`, from a v that is rebuilt; between passes it stands as it was."""
+        begin = time.perf_counter()
+        self.solver.bound()
+        self.totals.ascent_seconds += time.perf_counter() - begin
+
+    def _end_pass(self, losses: list[ShardLoss], w: Floats) -> None:
+        self.totals.passes += 1
+        idle = idle_passes(self.config.prune, self.grouping.grain)
+        if idle is not None and self._gap() > self.config.gap:
+            self.totals.pruned += self.solver.prune(idle)
+        guess = self.solver.prior.penalty(w) + self.config.C * sum(s.loss for s in losses)
+        self.estimate = relative_gap(guess, self.solver.lower)
+
+    def _scan(
+        self, pieces: tuple[Piece, ...], w: Floats, grain: int, recent: Mapping[int, tuple[Notes, ...]] = NO_NOTES
+    ) -> tuple[list[Scan], list[ShardReport], Floats]:
+        """Scan these at w; scans and reports come back in the order of shards, whoever was first.
+
+        `recent` are the files of a shard to look at instead of asking the oracle.
+        """
+        version = self.publish(w)
+        scans = [self._scan_of(p, version, grain, recent.get(p.shard, ())) for p in sorted(pieces)]
+        begin = time.perf_counter()
+        reports = sorted(self.executor.reports(scans), key=lambda report: report.shard)
+        self.totals.wait_seconds += time.perf_counter() - begin
+        self.totals.rounds += 1
+        for report in reports:
+            self._count(report)
+        return scans, reports, w
+
+    def publish(self, w: Floats) -> int:
+        """Make weights known to workers; returns their version."""
+        version, self.version = self.version, self.version + 1
+        self.executor.publish(version, w)
+        self.totals.published_bytes += w.nbytes
+        return version
+
+    def _scan_of(self, piece: Piece, version: int, grain: int, recent: tuple[Notes, ...] = (), ticket: int = 0) -> Scan:
+        notes = self.grouping.notes(piece.shard, grain)
+        known = self._known(piece)
+        return Scan(piece.shard, version, known, piece.begin, piece.end, grain, notes, recent, self.fold, ticket)
+
+    def _count(self, report: ShardReport) -> None:
+        self.totals.oracle_calls += report.n_examples
+        self.totals.offenders += len(report.offenders.margin)
+        self.totals.wire_bytes += rows_nbytes(report.offenders.rows)
+        self.totals.bytes_read += report.bytes_read
+        self.totals.gets += report.gets
+        self.totals.read_seconds += report.read_seconds
+        self.totals.scan_seconds += report.compute_seconds
+        self.since.add(report, self.version - 1 - report.version)
+
+    def _known(self, piece: Piece) -> Any:
+        if self.grouping.grain == ALL:  # what is sent is a part of a row, and needed for the others' sake
+            return NOTHING
+        first = int(self.dataset.first[piece.shard])
+        return self.solver.cache.known(first + piece.begin, first + piece.end)
+
+    def _improve(self, reports: list[ShardReport], scans: list[Scan], plan: Ascent) -> None:
+        begin = time.perf_counter()
+        slots = self.grouping.insert(self.solver, reports, scans)
+        self.totals.kept += len(slots)
+        if plan.revisits:
+            self.solver.reprocess(slots, plan)
+            if plan.revisits * len(slots) < self.solver.cache.n_groups:  # little is new: what is old needs the work
+                self.solver.ascend(Ascent(0.0, max_sweeps=1))
+        else:
+            gained = self.solver.process(slots)
+            oracle = self.problem.oracle_work * sum(report.n_examples for report in reports)
+            spent = len(slots) + oracle + ROUND_WORK
+            self.solver.ascend(plan, gained, spent)
+        self.totals.ascent_seconds += time.perf_counter() - begin
+
+    def _certify(self, losses: list[ShardLoss], w: Floats, version: int) -> None:
+        """An upper bound for these weights; the model to return is the best one seen."""
+        if not all(s.exact for s in losses):
+            self._guess(losses, w)
+            return
+        upper = upper_bound(
+            w, version, losses, C=self.config.C, n_shards=self.dataset.n_shards, prior=self.solver.prior
+        )
+        if upper < self.best_upper:
+            self.best_upper, self.best_version, self.best_w = upper, version, w.copy()
+
+    def _guess(self, losses: list[ShardLoss], w: Floats) -> None:
+        """Inexact inference bounds nothing: the model to return is the one with the lowest estimate of P(w)."""
+        guess = objective(w, losses, C=self.config.C, prior=self.solver.prior)
+        if guess < self.best_estimate:
+            self.best_estimate, self.best_w = guess, w.copy()
+
+    def _certify_last(self) -> None:
+        """One more scan, so that the last w, or w̄ where that is asked for, may be the model; no ascent follows."""
+        whole = tuple(Piece(s, 0, int(n)) for s, n in enumerate(np.diff(self.dataset.first)))
+        grain = self.grouping.grain
+        scans, reports, w = self._scan(whole, self.solver.candidate(averaged=self.config.average), grain)
+        self._certify([ShardLoss(r.shard, r.version, r.loss, r.exact) for r in reports], w, scans[0].version)
+        self._record(self.dataset.n_shards, certify=True)
+
+    def _gap(self) -> float:
+        return Certificate(self.solver.lower, self.best_upper, 0).gap if self.best_version >= 0 else np.inf
+
+    def _inexact_gap(self) -> float:
+        """The estimate that stands in for a proven gap; it may be negative."""
+        return relative_gap(self.best_estimate, self.solver.lower) if np.isfinite(self.best_estimate) else np.inf
+
+    def note(self, event: str) -> None:
+        """A line of the run log for what happened between two passes."""
+        self.grouping.events.append(event)
+        self._record(0, certify=False)
+
+    def _faults(self) -> list[str]:
+        """What went wrong on the cluster since somebody asked, and was made good."""
+        events, self.executor.events = self.executor.events, []
+        return events
+
+    def _seconds(self) -> float:
+        return time.perf_counter() - self.begin
+
+    def _record(self, n_shards: int, *, certify: bool) -> None:
+        self.totals.coalesced = self.grouping.coalesced
+        now, since = time.perf_counter(), self.since
+        self.totals.idle_seconds += max(0.0, self.executor.slots * (now - since.seconds) - since.busy)
+        self.since = Since(now)
+        line = Round(
+            self._seconds(),
+            self.version,
+            n_shards,
+            certify,
+            self.solver.lower,
+            self.best_upper,
+            self._gap(),
+            self.estimate,
+            len(self.solver.cache),
+            self.solver.cache.nbytes,
+            self.solver.n_support,
+            self.totals.told(),
+            name_of(self.grouping.grain),
+            [*self.grouping.take_events(), *self._faults()],
+            since.staleness,
+            since.workers,
+        )
+        self.history.append(line)
+        log.info(
+            "round=%d version=%d lower=%.6g upper=%.6g gap=%.2e rows=%d scanned=%d/%d solve=%.1fs scan=%.1fs",
+            self.totals.rounds,
+            line.version,
+            line.lower,
+            line.upper,
+            line.gap,
+            line.cache_rows,
+            n_shards,
+            self.dataset.n_shards,
+            self.totals.ascent_seconds,
+            self.totals.wait_seconds,
+        )
+        self.watch(line)
+
+
+def choice_of(config: SolverConfig, dataset: Dataset | MemoryDataset, problem: Problem) -> Choice:
+    """Who shares a slack at the beginning of a run."""
+    sizes = np.diff(dataset.first)
+    return choose(
+        config.slack, sizes, dataset.nbytes, problem.n_weights, problem.oracle_work, float(config.cache_bytes)
+    )
+
+
+def idle_passes(policy: str, grain: int) -> int | None:
+    """After how many passes with α = 0 a constraint is dropped; None for never."""
+    if policy == "never":
+        return None
+    patience = LONE_PATIENCE if grain == ALL else 1
+    return 0 if policy == "aggressive" else patience * int(policy.partition(":")[2])

@@ -1,0 +1,362 @@
+"""How is a data set opened, and one shard of it read?"""
+
+import hashlib
+import json
+import math
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import google_crc32c
+import numpy as np
+import zarr
+import zarr.errors
+from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+from numpy.typing import NDArray
+from zarr.abc.store import ByteRequest, Store
+from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.sync import sync
+from zarr.storage import FsspecStore, LocalStore, WrapperStore
+
+from distdual.data.layout import ATTRIBUTES, CHECKSUMS, FORMAT, LENGTHS, NORMS, Axis, Layout
+from distdual.data.shard import Block, Read, Runs, Shard, run_arrays
+from distdual.data.storage.chunks import Chunks
+from distdual.data.storage.location import Location, clear_errors
+from distdual.errors import InputError
+from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Ints
+
+TABLES = (LENGTHS, NORMS, CHECKSUMS)
+
+
+class MissingChunkError(Exception):
+    """Zarr would read a chunk that is not there as fill values; for us a lost chunk is lost data."""
+
+
+class IncompleteError(InputError):
+    """A data set without its `complete` mark."""
+
+
+class DamagedError(InputError):
+    """A data set of ours, complete once, whose description cannot be read any more."""
+
+
+class StrictStore(WrapperStore[Store]):
+    """A Zarr store that refuses to make up lost chunks."""
+
+    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
+        found = await super().get(key, prototype, byte_range)
+        if found is None and "/c/" in key:
+            raise MissingChunkError(key)
+        return found
+
+
+def zarr_store(location: Location, *, read_only: bool) -> Store:
+    if not location.remote:
+        _, path = location.filesystem()
+        return LocalStore(path, read_only=read_only)
+    fs, path = location.filesystem(asynchronous=True)
+    if not fs.async_impl:
+        fs = AsyncFileSystemWrapper(fs, asynchronous=True)
+    if hasattr(fs, "set_session"):
+        location.opened(lambda: sync(fs.set_session()))
+    return FsspecStore(fs, path=path, read_only=read_only)
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """An open data set: what is known about all shards, and a way to read each."""
+
+    location: Location
+    layout: Layout
+    lengths: Ints  # (n_shards, len(layout.axes))
+    largest_norm: Floats  # (n_shards,)
+    checksum: NDArray[np.uint32]  # (n_shards,)
+    chunks: Chunks = field(repr=False)
+    text_arrays: Mapping[str, Any] = field(repr=False)  # asynchronous Zarr arrays, by the names of texts
+
+    def open(self) -> "Dataset":
+        return self
+
+    @property
+    def n_features(self) -> int:
+        return self.layout.n_features
+
+    @property
+    def ragged(self) -> bool:
+        return self.layout.ragged
+
+    @property
+    def n_shards(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def n_examples(self) -> int:
+        return int(self.lengths[:, 0].sum())
+
+    @cached_property
+    def first(self) -> Ints:
+        """(n_shards + 1,) number of the first example of each shard, and of the one after the last."""
+        return np.concatenate([[0], np.cumsum(self.lengths[:, 0])])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all shards in memory."""
+        total = 0
+        for spec in self.layout.arrays:
+            entries = int(self.lengths[:, self.layout.axes.index(spec.axis)].sum()) + spec.extra * self.n_shards
+            total += entries * max(spec.width, 1) * np.dtype(spec.dtype).itemsize
+        return total
+
+    @property
+    def shard_bytes(self) -> int:
+        """Bytes of a shard in memory, on the average."""
+        return self.nbytes // self.n_shards
+
+    @property
+    def n_values(self) -> int:
+        return int(self.lengths[:, 1].sum()) if self.layout.sparse else self.n_rows * self.layout.n_features
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of features: tokens where examples are sequences, else examples."""
+        return int(self.lengths[:, 2].sum()) if self.layout.ragged else self.n_examples
+
+    @cached_property
+    def classes(self) -> tuple[str, ...]:
+        """The labels in their natural order: numbers by value, words by spelling."""
+        return tuple(sorted(self.layout.labels, key=natural))
+
+    @cached_property
+    def _rank(self) -> NDArray[np.int32]:
+        """Place in `classes` of each stored label code."""
+        return np.array([self.classes.index(label) for label in self.layout.labels], dtype=np.int32)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when any byte of any shard does, or the meaning of one: labels, columns, width, kind."""
+        layout = self.layout
+        meaning = [layout.kind, layout.n_features, layout.sparse, layout.labels, layout.columns]
+        meaning += [layout.runs, layout.texts] if layout.runs or layout.texts else []
+        digest = hashlib.sha256(json.dumps(meaning).encode())
+        digest.update(self.lengths.tobytes())
+        digest.update(self.checksum.tobytes())
+        return digest.hexdigest()
+
+    def head(self, n: int) -> "Dataset":
+        """The same without what was appended after shard n − 1."""
+        return replace(self, lengths=self.lengths[:n], largest_norm=self.largest_norm[:n], checksum=self.checksum[:n])
+
+    @property
+    def texts(self) -> "Texts":
+        return Texts(self)
+
+    def read(self, number: int, *, check: bool = True) -> Read:
+        """Shard `number` and what it took: one GET an array, all at the same time.
+
+        Unless `check` is off, a shard that is not what `prepare` wrote is an error. What no `prepare` could have
+        written, and no kernel could survive, always is.
+        """
+        lengths = dict(zip(self.layout.axes, self.lengths[number].tolist(), strict=True))
+        chunks = self.chunks.read(number, lengths)
+        arrays = {name: chunk.values for name, chunk in chunks.items()}
+        first = self.layout.arrays[0].name  # where it is not compressed, its checksum is known already
+        intact = checksum_of(arrays, self.layout, chunks[first].crc) == self.checksum[number]
+        if check and not intact:
+            raise InputError(
+                f"{self.location}: shard {number} is not what was prepared: its checksum differs; prepare it again"
+            )
+        if not check:
+            self._check_structure(number, arrays)
+        n_bytes = sum(chunk.n_bytes for chunk in chunks.values())
+        n_gets = sum(chunk.n_gets for chunk in chunks.values())
+        return Read(self._shard(number, arrays), n_bytes, n_gets, intact)
+
+    def _check_structure(self, number: int, arrays: dict[str, NDArray[Any]]) -> None:
+        """Refuse label codes, row ends and column numbers that point outside of what is there."""
+        bad = None
+        tokens = arrays.get("tokens", np.array([0, len(arrays["y"])]))
+        if self.layout.labels and not within(arrays["y"], len(self.layout.labels)):
+            bad = "y"
+        elif tokens[0] != 0 or tokens[-1] != len(arrays["y"]) or (np.diff(tokens) < 1).any():
+            bad = "tokens"
+        elif self.layout.sparse:
+            indptr = arrays["indptr"]
+            if indptr[0] != 0 or indptr[-1] != len(arrays["values"]) or (np.diff(indptr) < 0).any():
+                bad = "indptr"
+            elif not within(arrays["indices"], self.layout.n_features):
+                bad = "indices"
+        for name in self.layout.runs:
+            indptr = arrays[f"{name}_indptr"]
+            if indptr[0] != 0 or indptr[-1] != len(arrays[name]) or (np.diff(indptr) < 0).any():
+                bad = f"{name}_indptr"
+        if bad:
+            raise InputError(
+                f"{self.location}: shard {number}, array {bad!r}: "
+                "the chunk cannot belong to this data set; prepare it again"
+            )
+
+    def _shard(self, number: int, arrays: dict[str, NDArray[Any]]) -> Shard:
+        x: Features
+        if self.layout.sparse:
+            x = CsrRows(arrays["indptr"], arrays["indices"], arrays["values"])
+        else:
+            x = DenseRows(arrays["x"])
+        y = self._rank[arrays["y"]] if self.layout.labels else arrays["y"]
+        cost, margin, tokens = (arrays.get(name) for name in ("cost", "margin", "tokens"))
+        runs = {name: Runs(arrays[f"{name}_indptr"], arrays[name]) for name in self.layout.runs}
+        return Shard(number, int(self.first[number]), x, y, cost, margin, tokens, runs or None)
+
+
+class Texts(Mapping[str, str]):
+    """The texts of a data set, each read when it is asked for and checked against its checksum."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+
+    def __getitem__(self, name: str) -> str:
+        where = f"{self.dataset.location}: the text {name!r}"
+        expected = self.dataset.layout.texts[name]
+        try:
+            with clear_errors(self.dataset.location.url):
+                content = np.asarray(sync(self.dataset.text_arrays[name].getitem(slice(None)))).tobytes()
+        except (MissingChunkError, ValueError, RuntimeError, TypeError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{where} is missing or damaged ({error}); prepare the data set again") from None
+        if google_crc32c.extend(0, content) != expected:
+            raise InputError(f"{where} is not what was prepared: its checksum differs; prepare the data set again")
+        return content.decode()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.dataset.layout.texts)
+
+    def __len__(self) -> int:
+        return len(self.dataset.layout.texts)
+
+
+def text_array(name: str) -> str:
+    """The array that holds a text."""
+    return f"text_{name}"
+
+
+def shard_arrays(shard: Shard | Block, y: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """The arrays of a shard under their names in the data set; `y` is what its labels are stored as."""
+    features = {"x": shard.x.values} if isinstance(shard.x, DenseRows) else shard.x._asdict()
+    columns = {"y": y, "cost": shard.cost, "margin": shard.margin, "tokens": shard.tokens}
+    given = {name: column for name, column in columns.items() if column is not None}
+    return {**features, **given, **run_arrays(shard.runs)}
+
+
+def checksum_of(arrays: dict[str, NDArray[Any]], layout: Layout, first: int | None = None) -> int:
+    """crc32c over the arrays of a shard, without padding; `first` is that of the first of them, if it is known."""
+    crc = first or 0
+    for spec in layout.arrays[first is not None :]:
+        flat = np.ascontiguousarray(arrays[spec.name], dtype=spec.dtype).reshape(-1)
+        crc = google_crc32c.extend(crc, flat.view(np.uint8))
+    return crc
+
+
+def within(numbers: NDArray[Any], end: int) -> bool:
+    """Whether 0 ≤ every number < end."""
+    return not len(numbers) or (int(numbers.min()) >= 0 and int(numbers.max()) < end)
+
+
+def natural(label: str) -> tuple[float, str]:
+    """A sort key: numbers by value, then everything else by spelling."""
+    try:
+        value = float(label)
+    except ValueError:
+        value = math.inf
+    return (value if math.isfinite(value) else math.inf), label
+
+
+def array_of(group: zarr.Group, name: str) -> zarr.Array[Any]:
+    found = group[name]
+    if not isinstance(found, zarr.Array):
+        raise KeyError(name)
+    return found
+
+
+def open_dataset(location: Location) -> Dataset:
+    """Open the data set at `location`: one GET for what describes it, then one for each of three small tables.
+
+    A storage that does not answer is an error at once: the address may be wrong. Shards are read patiently.
+    """
+    store = StrictStore(zarr_store(location, read_only=True))
+    with clear_errors(location.url):
+        return dataset_in(location.absolute(), store)
+
+
+def dataset_in(location: Location, store: StrictStore) -> Dataset:
+    group = open_group(location, store)
+    layout = read_layout(location, group)
+    try:
+        codecs = {spec.name: array_of(group, spec.name).metadata.to_dict()["codecs"] for spec in layout.arrays}
+        texts = {name: array_of(group, text_array(name)).async_array for name in layout.texts}
+        lengths, largest_norm, checksum = (np.asarray(array_of(group, name)[:]) for name in TABLES)
+    except (KeyError, MissingChunkError, ValueError, RuntimeError) as error:
+        raise DamagedError(f"{location}: an array is missing or damaged ({error}); prepare it again") from None
+    return Dataset(location, layout, lengths, largest_norm, checksum, Chunks(location, layout, codecs), texts)
+
+
+def open_group(location: Location, store: Store, mode: Literal["r", "r+"] = "r") -> zarr.Group:
+    try:
+        return zarr.open_group(store, mode=mode, zarr_format=3)
+    except (zarr.errors.GroupNotFoundError, zarr.errors.ContainsArrayError, FileNotFoundError, NotADirectoryError):
+        raise InputError(f"{location}: there is no data set; make one with `distdual prepare`") from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{location}: zarr.json is damaged ({error}); prepare it again") from None
+
+
+def read_layout(location: Location, group: zarr.Group) -> Layout:
+    attributes = check_attributes(location, dict(group.attrs).get(ATTRIBUTES))
+    try:
+        return Layout.from_attributes(attributes)
+    except (KeyError, TypeError) as error:
+        raise DamagedError(f"{location}: the description of the data is damaged ({error}); prepare it again") from None
+
+
+def check_attributes(location: Location, attributes: Any) -> dict[str, Any]:
+    if not isinstance(attributes, dict) or not isinstance(attributes.get("format"), int):
+        raise InputError(f"{location}: this Zarr group is not a distdual data set")
+    if attributes["format"] > FORMAT:
+        raise InputError(
+            f"{location}: data format {attributes['format']} is newer than {FORMAT}, "
+            "the newest this version reads; upgrade distdual"
+        )
+    if not attributes.get("complete"):
+        raise IncompleteError(f"{location}: the data set is incomplete: its `prepare` was interrupted; run it again")
+    return attributes
+
+
+KEPT_OPEN = 4  # data sets a process works on at a time; older ones need not stay open
+_opened: dict[str, Dataset] = {}
+_opening = threading.Lock()
+
+
+def open_once(location: Location, fingerprint: str, n_shards: int) -> Dataset:
+    """The first shards of a data set, with this fingerprint, opened once a process; workers read all they do from it.
+
+    So a run goes on with what it began with when others are appended.
+    """
+    key = json.dumps([location.url, dict(location.storage_options), location.retry_seconds, fingerprint], default=repr)
+    with _opening:
+        if key not in _opened:
+            found, _ = location.patiently("", lambda: open_dataset(location))
+            found = found.head(n_shards)
+            if found.fingerprint != fingerprint:
+                raise InputError(f"{location}: the data set has changed since the run began")
+            if len(_opened) >= KEPT_OPEN:
+                del _opened[next(iter(_opened))]
+            _opened[key] = found
+        return _opened[key]
+
+
+def axis_length(block: Block, axis: Axis) -> int:
+    if axis == "value":
+        return int(block.x.indptr[-1]) if isinstance(block.x, CsrRows) else 0
+    if block.runs and axis in block.runs:
+        return len(block.runs[axis].values)
+    return block.n_examples if axis == "example" else len(block.y)

@@ -1,0 +1,94 @@
+"""How do shards join a data set that is there, so that readers see the old one or the new one, and nothing between?
+
+What the old zarr.json describes is never touched: new shards are objects of their own, and the tables of shards keep
+their first entries. The new zarr.json, written last and in one piece, makes the data set the longer one. What a killed
+run has left before that is beyond the end of every array, and overwritten by the next.
+"""
+
+from typing import Any
+
+import zarr
+from numpy.typing import NDArray
+from zarr.core.array import AsyncArray
+from zarr.core.sync import sync
+
+from distdual.data.dataset import array_of, open_dataset, open_group, text_array, zarr_store
+from distdual.data.layout import TABLE_CHUNK
+from distdual.data.prepare.writer import MANY, WRITE_ZEROS, DatasetWriter
+from distdual.data.shard import Block
+from distdual.data.sources.base import Attached
+from distdual.data.storage.location import Location, clear_errors
+from distdual.data.validate import form_of
+from distdual.errors import InputError
+
+
+class Appender(DatasetWriter):
+    """A writer that goes on where the data set ends. Features, labels and columns are as they are there, or refused."""
+
+    too_large = "prepare the whole data set again, with larger --shard-bytes"
+
+    def __init__(self, location: Location, kind: str, *, n_features: int | None = None) -> None:
+        self.there = open_dataset(location)
+        layout = self.there.layout
+        for name, told, found in (("problem", kind, layout.kind), ("n_features", n_features, layout.n_features)):
+            if told not in (None, found):
+                raise InputError(f"{location}: {name} is {told}, but that of the data set is {found}")
+        super().__init__(location, kind, n_features=layout.n_features, attached=Attached(labels=layout.labels))
+
+    def _begin(self, *, overwrite: bool) -> None:  # noqa: ARG002 - nothing there is replaced
+        there, layout = self.there, self.there.layout
+        self.layout = layout
+        columns = there.lengths.tolist(), there.largest_norm.tolist(), there.checksum.tolist()
+        self.table = list(zip(*columns, strict=True))
+        self.n_examples = there.n_examples
+        with clear_errors(self.location.url):
+            self.group = open_group(self.location, zarr_store(self.location, read_only=False), "r+")
+            room = {spec.name: MANY * layout.chunk_shape(spec)[0] for spec in layout.arrays}
+            self.arrays = {name: grown(array_of(self.group, name), length) for name, length in room.items()}
+
+    def finish(self) -> None:
+        if open_dataset(self.location).fingerprint != self.there.fingerprint:
+            raise InputError(f"{self.location}: somebody else has changed the data set meanwhile; append once more")
+        super().finish()
+
+    def _undo(self) -> None:
+        """What was there is left alone, and so is what somebody else has appended."""
+        assert self.layout is not None
+        if open_dataset(self.location).fingerprint != self.there.fingerprint:
+            return
+        for number in range(self.there.n_shards, len(self.table) + 1):
+            for spec in self.layout.arrays:
+                self.location.remove_file(spec.chunk_key(number))
+
+    def _check_form(self, block: Block) -> None:
+        """The first block is like those that are stored; whether labels are words or numbers, their names must be."""
+        if self.form is None and self.layout is not None:
+            found, layout = form_of(block), self.layout
+            width = None if layout.sparse else layout.n_features
+            stored = found._replace(width=width, columns=layout.columns, runs=tuple(layout.runs))
+            if found != stored:
+                raise InputError(f"{self.location}: the source has {found}, but the data set {stored}")
+        super()._check_form(block)
+
+    def _learn(self, label: str, where: str) -> None:
+        if label not in self.codes:
+            names = ", ".join(self.codes)
+            raise InputError(f"{where}: the label {label!r} is none of those in the data set: {names}")
+
+    def _write_texts(self) -> "tuple[dict[str, int], dict[str, zarr.Array[Any]]]":
+        assert self.layout is not None
+        names = map(text_array, self.layout.texts)
+        return self.layout.texts, {name: array_of(self.group, name) for name in names}
+
+    def _write_table(self, name: str, table: NDArray[Any], chunk: int = TABLE_CHUNK) -> "zarr.Array[Any]":  # noqa: ARG002
+        array = grown(array_of(self.group, name), len(table))
+        array[:] = table
+        sync(array.async_array.resize(table.shape, delete_outside_chunks=False))  # writes down the shape
+        return array
+
+
+def grown(array: "zarr.Array[Any]", length: int) -> "zarr.Array[Any]":
+    """The same array, longer; nobody else knows, as nothing is written yet."""
+    inner: Any = array.async_array
+    metadata = inner.metadata.update_shape((length, *array.shape[1:]))
+    return zarr.Array(AsyncArray(metadata, inner.store_path, WRITE_ZEROS))

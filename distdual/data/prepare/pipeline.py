@@ -1,0 +1,264 @@
+"""How do blocks of examples go through checks, split, scaling and shuffle into a data set?
+
+    sources ── checked ── scaled ── split ── shuffled ── written
+
+Everything streams: memory does not grow with the number of examples.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from distdual.data.dataset import Dataset, open_dataset
+from distdual.data.layout import SCALE
+from distdual.data.prepare.appender import Appender
+from distdual.data.prepare.scale import ColumnSpread, from_text, scale_columns, scale_rows, to_text
+from distdual.data.prepare.shard_cuts import SHARD_BYTES
+from distdual.data.prepare.shuffle import BUDGET_BYTES, Shuffler
+from distdual.data.prepare.writer import DatasetWriter
+from distdual.data.prepare_options import Options, TestMask
+from distdual.data.shard import Block
+from distdual.data.sources.base import Attached, Source
+from distdual.data.storage.location import Location
+from distdual.errors import InputError
+from distdual.kernels.rows import CsrRows, DenseRows, Floats
+
+MARK = "prepare.unfinished"  # stands in DEST while DEST/train and DEST/test are being written
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A data set that was written."""
+
+    url: str
+    n_examples: int
+    n_features: int
+    n_shards: int
+    labels: tuple[str, ...]
+    n_bytes: int  # of all shards in memory
+
+
+class Named(NamedTuple):
+    """A block and the source it came from, for messages."""
+
+    name: str
+    block: Block
+
+
+def write(
+    sources: Sequence[Source], dest: Location, options: Options, attached: Attached | None = None
+) -> tuple[Summary, ...]:
+    """Write all examples to `dest`, or to `dest`/train and `dest`/test; if anything fails, nothing is left there.
+
+    `attached` is stored with each data set.
+    """
+    there = open_dataset(dest) if options.append else None
+    factors = scale_of(sources, options, there)
+    attached = scaled_attachment(attached or Attached(), options.scale, factors)
+    width = Width(options.n_features if there is None else there.n_features)
+    blocks = split(scaled(checked(sources, width), options.scale, factors), options)
+    first = next(blocks, None)  # a source that cannot be read must not cost the data set that is to be replaced
+    if first is None:
+        raise InputError(f"{', '.join(source.name for source in sources)}: there are no examples")
+    with open_parts(dest, width, options, attached) as parts:
+        for pair in chain([first], blocks):
+            for part, block in zip(parts, pair, strict=True):
+                part.add(block)
+        for part in parts:
+            part.check_size(options.test_fraction)
+        for part in parts:
+            part.finish(width.final(str(dest)))
+        return tuple(part.summary() for part in parts)
+
+
+# --- the stream
+
+
+def checked(sources: Sequence[Source], width: "Width") -> Iterator[Named]:
+    """The blocks of all sources in order, which must agree in what they hold; `width` learns how wide they are."""
+    before: tuple[str, ...] = ()
+    for source in sources:
+        width.declare(source.n_features, source.name)
+        for block in source.blocks():
+            if not block.n_examples:
+                continue
+            holds = contents(block)
+            for found, expected in zip(holds, before, strict=False):
+                if found != expected:
+                    raise InputError(f"{source.name} has {found}, but what came before it has {expected}")
+            before = holds
+            width.add(block, source.name)
+            yield Named(source.name, block)
+
+
+def contents(block: Block) -> tuple[str, ...]:
+    """What must be the same for all blocks of a data set, in words."""
+    if isinstance(block.x, DenseRows):
+        features = f"dense rows of {block.x.values.shape[1]} features"
+    else:
+        features = f"sparse rows with {block.x.indices.dtype} column numbers"
+    return (
+        features,
+        "labels that are text" if block.y.dtype.kind == "U" else "labels that are numbers",
+        "no costs" if block.cost is None else "costs",
+        "no margins" if block.margin is None else "margins",
+        "single rows" if block.tokens is None else "sequences",
+    )
+
+
+class Width:
+    """Finds the number of features; `wanted` is what the user asked for."""
+
+    def __init__(self, wanted: int | None) -> None:
+        self.wanted = wanted
+        self.found = 0
+
+    def declare(self, width: int | None, name: str) -> None:
+        if width is not None and self.wanted is not None and width > self.wanted:
+            raise InputError(f"{name} has {width} features, more than the n_features of {self.wanted}")
+        self.found = max(self.found, width or 0)
+
+    def add(self, block: Block, name: str) -> None:
+        if isinstance(block.x, CsrRows):
+            self.declare(int(block.x.indices.max(initial=-1)) + 1, name)
+            return
+        width = block.x.values.shape[1]
+        if self.wanted not in (None, width):
+            raise InputError(f"{name} has dense rows of {width} features, but n_features is {self.wanted}")
+        self.found = width
+
+    def final(self, name: str) -> int:
+        if not self.found and self.wanted is None:
+            raise InputError(f"{name}: no example has any feature; give n_features")
+        return self.wanted or self.found
+
+
+def scaled(blocks: Iterable[Named], scale: str, factors: Floats | None) -> Iterator[Block]:
+    for name, block in blocks:
+        if factors is not None:
+            yield scale_columns(block, factors, name)
+        else:
+            yield scale_rows(block) if scale == "unit-rows" else block
+
+
+def split(blocks: Iterable[Block], options: Options) -> Iterator[tuple[Block, ...]]:
+    """Each block as (all,), or as (train, test)."""
+    if not options.test_fraction:
+        for block in blocks:
+            yield (block,)
+        return
+    test = TestMask(options)
+    for block in blocks:
+        chosen = test.next(block.n_examples)
+        yield block.take(~chosen), block.take(chosen)
+
+
+def scale_of(sources: Sequence[Source], options: Options, there: Dataset | None) -> Floats | None:
+    """What to divide columns by: found in the sources or, to append to a data set, as it was divided there."""
+    if there is not None and there.layout.scale != options.scale:
+        raise InputError(
+            f"{there.location}: was prepared with the scale {there.layout.scale}, not {options.scale}; append with that"
+        )
+    if options.scale != "unit-variance":
+        return None
+    return column_factors(sources, options) if there is None else from_text(there.texts[SCALE])
+
+
+def scaled_attachment(attached: Attached, scale: str, factors: Floats | None) -> Attached:
+    texts = {} if factors is None else {SCALE: to_text(factors)}
+    return replace(attached, scale=scale, texts={**attached.texts, **texts})
+
+
+def column_factors(sources: Sequence[Source], options: Options) -> Floats:
+    """The standard deviation of each column over the training part."""
+    spread = ColumnSpread()
+    for pair in split((block for _, block in checked(sources, Width(options.n_features))), options):
+        spread.add(pair[0].x)
+    return spread.factors()
+
+
+# --- where it goes
+
+
+class Part:
+    """One of the data sets that are being written, and the shuffle before it."""
+
+    def __init__(self, writer: DatasetWriter, shuffler: Shuffler | None) -> None:
+        self.writer = writer
+        self.shuffler = shuffler
+        self.n_examples = 0
+
+    def add(self, block: Block) -> None:
+        self.n_examples += block.n_examples
+        if self.shuffler is None:
+            self.writer.append(block)
+        else:
+            self.shuffler.add(block)
+
+    def check_size(self, test_fraction: float) -> None:
+        if not self.n_examples:
+            raise InputError(f"{self.writer.location}: no example is left for it at a test_fraction of {test_fraction}")
+
+    def finish(self, n_features: int) -> None:
+        if self.shuffler is not None:
+            for block in self.shuffler.drain():
+                self.writer.append(block)
+        self.writer.n_features = n_features
+        self.writer.finish()
+
+    def summary(self) -> Summary:
+        found = open_dataset(self.writer.location)
+        return Summary(
+            str(found.location), found.n_examples, found.layout.n_features, found.n_shards, found.classes, found.nbytes
+        )
+
+
+@contextlib.contextmanager
+def open_parts(dest: Location, width: Width, options: Options, attached: Attached) -> Iterator[list[Part]]:
+    """One part, or train and test; what was written is deleted if the body fails."""
+    places = [dest / "train", dest / "test"] if options.test_fraction else [dest]
+    with contextlib.ExitStack() as stack:
+        if len(places) > 1:
+            clear_interrupted(dest, places)
+            stack.callback(dest.remove_file, MARK)
+        writers = [stack.enter_context(new_writer(place, width, options, attached)) for place in places]
+        for writer in writers:
+            writer.codes = writers[0].codes  # a label has the same code in both
+        if len(places) > 1:
+            dest.write(MARK, b"")
+        yield [Part(writer, new_shuffler(k, len(places), options, stack)) for k, writer in enumerate(writers)]
+
+
+def clear_interrupted(dest: Location, places: list[Location]) -> None:
+    """Of two data sets that belong together an interrupted run may have finished one; take it away."""
+    if dest.exists("zarr.json"):
+        raise InputError(f"{dest}: holds a data set; choose another place for {dest}/train and {dest}/test")
+    if dest.exists(MARK):
+        for place in places:
+            place.remove()
+
+
+def new_writer(place: Location, width: Width, options: Options, attached: Attached) -> DatasetWriter:
+    if options.append:
+        return Appender(place, options.kind, n_features=options.n_features)
+    huge = width.found if width.found > 2**31 else None  # column numbers need 64 bits: the writer must know at once
+    return DatasetWriter(
+        place,
+        options.kind,
+        shard_bytes=options.shard_bytes or SHARD_BYTES,
+        n_features=options.n_features or huge,
+        compress=options.compress,
+        overwrite=options.overwrite,
+        attached=attached,
+    )
+
+
+def new_shuffler(k: int, n: int, options: Options, stack: contextlib.ExitStack) -> Shuffler | None:
+    if options.shuffle is None:
+        return None
+    seed = np.random.SeedSequence([options.shuffle, 2 + k])
+    return stack.enter_context(Shuffler(seed, BUDGET_BYTES // n))

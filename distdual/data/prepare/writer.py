@@ -1,0 +1,358 @@
+"""How do examples become shards, in bounded memory, so that a data set is either whole or not there?"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+from zarr.codecs import BloscCodec, Crc32cCodec
+from zarr.core.buffer import default_buffer_prototype
+from zarr.core.group import ConsolidatedMetadata, GroupMetadata
+from zarr.core.sync import sync
+
+from distdual.data.dataset import (
+    DamagedError,
+    IncompleteError,
+    axis_length,
+    checksum_of,
+    open_dataset,
+    shard_arrays,
+    text_array,
+    zarr_store,
+)
+from distdual.data.layout import (
+    ATTRIBUTES,
+    CHECKSUMS,
+    LENGTHS,
+    NORMS,
+    TABLE_CHUNK,
+    TEXT_CHUNK,
+    ArraySpec,
+    Layout,
+)
+from distdual.data.prepare.shard_cuts import SHARD_BYTES, chunk_lengths, index_dtype, shard_ends
+from distdual.data.shard import Block, join_blocks
+from distdual.data.sources.base import Attached
+from distdual.data.storage.location import Location, clear_errors
+from distdual.data.validate import (
+    Form,
+    check_bags,
+    check_block,
+    check_kind,
+    form_of,
+    is_classification,
+    label_name,
+    normal_block,
+    row_of,
+)
+from distdual.errors import InputError
+from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, n_rows
+
+WRITE_ZEROS: Any = {"write_empty_chunks": True}  # lives in array objects: one that is opened anew would skip zeros
+MANY = 1 << 30  # shards an array has room for until the real number is known; Zarr's metadata does not grow with it
+
+
+class DatasetWriter:
+    """Takes blocks of examples, writes a shard whenever one is full, and the `complete` mark last.
+
+    Use as a context manager: leaving it by an exception deletes what was written.
+    """
+
+    too_large = "raise --shard-bytes"  # what to do about an example that is
+
+    def __init__(
+        self,
+        location: Location,
+        kind: str,
+        *,
+        shard_bytes: int = SHARD_BYTES,
+        n_features: int | None = None,
+        compress: bool | None = None,
+        overwrite: bool = False,
+        attached: Attached | None = None,
+    ) -> None:
+        if shard_bytes < 1:
+            raise InputError(f"--shard-bytes must be positive, got {shard_bytes}")
+        self.location = location
+        self.kind = kind
+        self.shard_bytes = shard_bytes
+        self.n_features = n_features
+        self.compress = compress
+        self.layout: Layout | None = None
+        self.form: Form | None = None  # what the first block looked like
+        self.attached = attached or Attached()
+        self.codes = {label: code for code, label in enumerate(self.attached.labels)}  # as stored
+        self.widest = 0  # 1 + the largest column number seen in sparse features
+        self.pending: list[Block] = []
+        self.pending_bytes = 0
+        self.n_examples = 0
+        self.table: list[tuple[list[int], float, int]] = []  # lengths, largest norm, checksum of each shard
+        self._begin(overwrite=overwrite)
+
+    def _begin(self, *, overwrite: bool) -> None:
+        claim(self.location, overwrite=overwrite)
+
+    def _undo(self) -> None:
+        """After a failure: nothing is left of what was written."""
+        self.location.remove()
+
+    def __enter__(self) -> "DatasetWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if kind is not None and self.layout is not None:
+            with contextlib.suppress(InputError):  # the first error is the one to tell
+                self._undo()
+
+    def append(self, block: Block) -> None:
+        """Add examples; writes every shard that is full."""
+        if not block.n_examples:
+            return
+        check_kind(block, self.kind, str(self.location))
+        first = self.n_examples + self.n_pending
+        block = normal_block(block, f"{self.location}: block at example {first}")
+        if self.kind == "latent":
+            check_bags(block, str(self.location), first)
+        self._check_form(block)
+        self.pending.append(block)
+        self.pending_bytes += sum(part.nbytes for part in block.x)
+        if self.pending_bytes >= self.shard_bytes:
+            self._write_full_shards(last=False)
+
+    @property
+    def n_pending(self) -> int:
+        return sum(block.n_examples for block in self.pending)
+
+    def finish(self) -> None:
+        """Write what is left, then the tables, then the mark that the data set is complete."""
+        self._write_full_shards(last=True)
+        if self.layout is None:
+            raise InputError(f"{self.location}: the source holds no examples")
+        self._check_labels()
+        width = self.n_features if self.n_features is not None else self.widest
+        with clear_errors(self.location.url):
+            for spec in self.layout.arrays:
+                chunk = self.layout.chunk_shape(spec)
+                shape = (chunk[0] * len(self.table), *chunk[1:])
+                sync(self.arrays[spec.name].async_array.resize(shape, delete_outside_chunks=False))
+            sums, texts = self._write_texts()
+            arrays = {**self.arrays, **self._write_tables(), **texts}
+        layout = replace(self.layout, n_features=width, labels=tuple(self.codes), texts=sums)
+        self.location.write("zarr.json", description(layout, arrays))
+
+    def _check_form(self, block: Block) -> None:
+        """All blocks are alike: dense or sparse, of one width, with labels of one type and the same columns."""
+        form = form_of(block)
+        if self.form is None:
+            self.form = form
+            if form.width is not None and self.n_features not in (None, form.width):
+                raise InputError(f"{self.location}: {form.width} features in the source, {self.n_features} were named")
+        if form != self.form:
+            raise InputError(
+                f"{self.location}: the source changes at example {self.n_examples + self.n_pending}: "
+                f"{form} after {self.form}"
+            )
+
+    def _write_full_shards(self, *, last: bool) -> None:
+        if not self.pending:
+            return
+        block = join_blocks(self.pending)
+        if self.layout is None:
+            self._start(block, last=last)
+        assert self.layout is not None
+        begin = 0
+        for end in shard_ends(block.x, self.layout.chunk, block.tokens, block.runs, last=last):
+            if end == begin:
+                raise InputError(
+                    f"{self.location}: example {self.n_examples} alone is larger than a shard; {self.too_large}"
+                )
+            self._write_shard(block.take(slice(begin, end)))
+            begin = end
+        rest = block.take(slice(begin, None))
+        self.pending = [rest] if rest.n_examples else []
+        self.pending_bytes = sum(part.nbytes for part in rest.x) if rest.n_examples else 0
+
+    def _start(self, block: Block, *, last: bool) -> None:
+        """Fix the chunk lengths, now that the first examples are known, and create the arrays."""
+        form = form_of(block)
+        sparse = form.width is None
+        if form.width is not None:
+            self.n_features = form.width
+        self.layout = Layout(
+            kind=self.kind,
+            n_features=self.n_features or 0,
+            sparse=sparse,
+            index_dtype=index_dtype(block.x, self.n_features),
+            labels=("",) if is_classification(self.kind) else (),
+            columns=form.columns,
+            chunk=chunk_lengths(block.x, self.shard_bytes, block.tokens, block.runs, last=last),
+            compress=sparse if self.compress is None else self.compress,
+            ragged=block.tokens is not None,
+            recipe=self.attached.recipe,
+            scale=self.attached.scale,
+            runs={name: column.values.dtype.name for name, column in (block.runs or {}).items()},
+        )
+        store = zarr_store(self.location, read_only=False)
+        with clear_errors(self.location.url):
+            attributes = {ATTRIBUTES: {**self.layout.attributes(), "complete": False}}
+            self.group = zarr.create_group(store, zarr_format=3, attributes=attributes)
+            self.arrays = {spec.name: self._create(spec) for spec in self.layout.arrays}
+
+    def _create(self, spec: ArraySpec) -> "zarr.Array[Any]":
+        assert self.layout is not None
+        chunk = self.layout.chunk_shape(spec)
+        dense = spec.width > 0
+        lz4 = [BloscCodec(cname="lz4", clevel=5, shuffle="shuffle")] if self.layout.compress or not dense else []
+        return self.group.create_array(
+            spec.name,
+            shape=(chunk[0] * MANY, *chunk[1:]),
+            chunks=chunk,
+            dtype=spec.dtype,
+            compressors=[*lz4, Crc32cCodec()],
+            fill_value=0,
+            config=WRITE_ZEROS,
+        )
+
+    def _write_shard(self, block: Block) -> None:
+        assert self.layout is not None
+        number = len(self.table)
+        where = f"{self.location}: shard {number}"
+        check_block(block, where, self.n_examples, self.layout)
+        if isinstance(block.x, CsrRows):
+            self._check_width(block.x, where)
+        y = self._encode(block.y, where)
+        arrays = shard_arrays(block, y)
+        with clear_errors(self.location.url):
+            sync(self._write_chunks(number, arrays))
+        lengths = [axis_length(block, axis) for axis in self.layout.axes]
+        self.table.append((lengths, largest_norm(block.x), checksum_of(arrays, self.layout)))
+        self.n_examples += block.n_examples
+
+    async def _write_chunks(self, number: int, arrays: dict[str, NDArray[Any]]) -> None:
+        """Write chunk `number` of each array, all at the same time; returns or raises when none is under way."""
+        assert self.layout is not None
+        writes = []
+        for spec in self.layout.arrays:
+            padded = np.zeros(self.layout.chunk_shape(spec), dtype=spec.dtype)
+            padded[: len(arrays[spec.name])] = arrays[spec.name]
+            where = slice(number * len(padded), (number + 1) * len(padded))
+            writes.append(self.arrays[spec.name].async_array.setitem(where, padded))
+        for result in await asyncio.gather(*writes, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+
+    def _check_width(self, x: CsrRows, where: str) -> None:
+        assert self.layout is not None
+        widest = int(x.indices.max(initial=-1)) + 1
+        self.widest = max(self.widest, widest)
+        # Where no width was named, the first block decided how wide column numbers are stored.
+        limit = int(np.iinfo(self.layout.index_dtype).max) if self.n_features is None else self.n_features
+        if widest > limit:
+            row, last = row_of(x, int(np.argmax(x.indices))), widest - 1
+            raise InputError(f"{where}, row {row}: feature {last} (counted from 0) is beyond the {limit} features")
+
+    def _encode(self, y: NDArray[Any], where: str) -> NDArray[Any]:
+        """Label codes in order of first appearance, or the regression targets themselves."""
+        if not is_classification(self.kind):
+            return y.astype(np.float64)
+        values, at, inverse = np.unique(y, return_index=True, return_inverse=True)
+        for k in np.argsort(at):
+            self._learn(label_name(values[k].item()), f"{where}, row {at[k]}")
+        return np.array([self.codes[label_name(value.item())] for value in values], dtype=np.int32)[inverse]
+
+    def _learn(self, label: str, where: str) -> None:
+        """Give a label a code, if it has none."""
+        self.codes.setdefault(label, len(self.codes))
+        if self.kind in ("binary", "latent") and len(self.codes) > 2:
+            names = ", ".join(self.codes)
+            raise InputError(f"{where}: a {self.kind} problem has two labels, found a third: {names}")
+
+    def _check_labels(self) -> None:
+        if is_classification(self.kind) and len(self.codes) < 2:
+            only = next(iter(self.codes))
+            raise InputError(f"{self.location}: all examples have the label {only}; two classes are needed")
+
+    def _write_tables(self) -> "dict[str, zarr.Array[Any]]":
+        lengths, norms, checksums = zip(*self.table, strict=True)
+        tables: dict[str, NDArray[Any]] = {
+            LENGTHS: np.array(lengths, dtype=np.int64),
+            NORMS: np.array(norms, dtype=np.float64),
+            CHECKSUMS: np.array(checksums, dtype=np.uint32),
+        }
+        return {name: self._write_table(name, table) for name, table in tables.items()}
+
+    def _write_texts(self) -> "tuple[dict[str, int], dict[str, zarr.Array[Any]]]":
+        """Checksums of the texts, and their arrays."""
+        contents = {name: np.frombuffer(text.encode(), dtype=np.uint8) for name, text in self.attached.texts.items()}
+        sums = {name: google_crc32c.extend(0, content) for name, content in contents.items()}
+        arrays = {text_array(name): content for name, content in contents.items()}
+        return sums, {name: self._write_table(name, content, TEXT_CHUNK) for name, content in arrays.items()}
+
+    def _write_table(self, name: str, table: NDArray[Any], chunk: int = TABLE_CHUNK) -> "zarr.Array[Any]":
+        array = self.group.create_array(
+            name,
+            shape=table.shape,
+            chunks=(chunk, *table.shape[1:]),
+            dtype=table.dtype,
+            compressors=[BloscCodec(cname="lz4"), Crc32cCodec()],
+            config=WRITE_ZEROS,
+        )
+        array[:] = table
+        return array
+
+
+def description(layout: Layout, arrays: "dict[str, zarr.Array[Any]]") -> bytes:
+    """zarr.json of a complete data set: our attributes and the metadata of all arrays.
+
+    zarr.consolidate_metadata would list the folder, and trip over what an object store has not yet forgotten.
+    """
+    members = ConsolidatedMetadata(metadata={name: array.metadata for name, array in arrays.items()})
+    attributes = {ATTRIBUTES: {**layout.attributes(), "complete": True}}
+    group = GroupMetadata(attributes=attributes, zarr_format=3, consolidated_metadata=members)
+    return group.to_buffer_dict(default_buffer_prototype())["zarr.json"].to_bytes()
+
+
+def write_dataset(location: Location, kind: str, blocks: Iterable[Block], **options: Any) -> None:
+    """Write all of `blocks` as one data set; see DatasetWriter for the options."""
+    with DatasetWriter(location, kind, **options) as writer:
+        for block in blocks:
+            writer.append(block)
+        writer.finish()
+
+
+def claim(location: Location, *, overwrite: bool) -> None:
+    """Make sure that a data set may be written here: nothing is there, or only what an interrupted `prepare` left."""
+    if location.is_empty():
+        return
+    if not is_ours(location, complete=overwrite):
+        raise InputError(f"{location}: already holds something; choose an empty destination")
+    location.remove()
+
+
+def is_ours(location: Location, *, complete: bool) -> bool:
+    """Whether an unfinished data set is there, or with `complete` any data set that this version knows."""
+    try:
+        open_dataset(location)
+    except IncompleteError:
+        return True
+    except DamagedError:
+        return complete
+    except InputError:
+        return False
+    return complete
+
+
+def largest_norm(x: Features) -> float:
+    squares = x.values.astype(np.float64) ** 2
+    if isinstance(x, DenseRows):
+        per_row: Floats = squares.sum(axis=1)
+    else:
+        at = np.repeat(np.arange(n_rows(x)), np.diff(x.indptr))
+        per_row = np.bincount(at, squares, minlength=1).astype(np.float64)
+    return float(np.sqrt(per_row.max(initial=0.0)))

@@ -1,0 +1,87 @@
+"""Options of `prepare` that hold for every source, and the split into training and test examples."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from distdual.errors import InputError
+from distdual.kernels.rows import Bools
+
+KINDS = ("binary", "multiclass", "regression", "chain", "cfg", "latent", "latent_multiclass", "latent_chain")
+SCALES = ("none", "unit-variance", "unit-rows")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to write a data set, whatever the source."""
+
+    kind: str
+    """The problem it is for: "binary", "multiclass", "regression", "chain" or "cfg"."""
+
+    shard_bytes: int | None = None
+    """Features of one shard, about; 16 MiB unless told."""
+
+    shuffle: int | None = None
+    """A seed: the examples are written in random order. It also decides which go to the test part."""
+
+    test_fraction: float = 0.0
+    """Above 0, each example goes to DEST/test with this probability and to DEST/train otherwise."""
+
+    scale: str = "none"
+    """"unit-rows" divides each row by its Euclidean norm; a row of zeros stays as it is.
+
+    "unit-variance" divides each column by its standard deviation over the training part, found in a pass of its own.
+    Nothing is centred, so sparse rows stay sparse; a constant column stays as it is.
+    """
+
+    n_features: int | None = None
+    """Width of sparse rows, if it is more than what the sources show."""
+
+    compress: bool | None = None
+    """Compress features; by default only sparse ones."""
+
+    overwrite: bool = False
+    """Replace a data set that is already there."""
+
+    append: bool = False
+    """Add shards to a data set that is already there, whose features, labels and scale are kept."""
+
+    def __post_init__(self) -> None:
+        check_choice("problem", self.kind, KINDS)
+        check_choice("scale", self.scale, SCALES)
+        if self.shard_bytes is not None and self.shard_bytes < 1:
+            raise InputError(f"shard_bytes must be positive, got {self.shard_bytes}")
+        if self.shuffle is not None and self.shuffle < 0:
+            raise InputError(f"shuffle takes a seed of 0 or more, got {self.shuffle}")
+        if not 0 <= self.test_fraction < 1:
+            raise InputError(f"test_fraction must be at least 0 and below 1, got {self.test_fraction}")
+        if self.n_features is not None and self.n_features < 1:
+            raise InputError(f"n_features must be positive, got {self.n_features}")
+        if self.append:
+            self._check_append()
+
+    def _check_append(self) -> None:
+        for name, default in (("overwrite", False), ("shard_bytes", None), ("compress", None)):
+            if getattr(self, name) != default:
+                raise InputError(f"append and {name} exclude each other: shards are like those that are there")
+        if self.test_fraction:
+            raise InputError("append adds to one data set; name DEST/train or DEST/test, and leave test_fraction out")
+
+
+class TestMask:
+    """Which examples are for testing; by their number, so the same in every pass."""
+
+    __test__ = False  # pytest: the name does not mean you
+
+    def __init__(self, options: Options) -> None:
+        self.fraction = options.test_fraction
+        self.random = np.random.default_rng([options.shuffle or 0, 1])
+
+    def next(self, n: int) -> Bools:
+        return self.random.random(n) < self.fraction
+
+
+def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise InputError(f"{name} must be one of {', '.join(choices)}, got {value!r}")

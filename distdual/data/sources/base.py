@@ -1,0 +1,23 @@
+"""A source of examples: what it is called, how it is read, and what a data set keeps of it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from distdual.data.shard import Block
+
+
+class Source(NamedTuple):
+    name: str
+    blocks: Callable[[], Iterator[Block]]  # each call reads from the start
+    n_features: int | None = None  # what the source declares
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """What a data set keeps beside its shards."""
+
+    recipe: dict[str, Any] = field(default_factory=dict)  # as Layout.recipe
+    texts: dict[str, str] = field(default_factory=dict)  # by name; they may be large
+    labels: tuple[str, ...] = ()  # known beforehand; they have the first codes
+    scale: str = "none"  # as Layout.scale

@@ -1,0 +1,198 @@
+"""How does text in columns, a token a line and a blank line after each sentence, become blocks of sequences?
+
+Columns are apart by tabs where a line has any, else by white space. Every line of a file has as many as its first.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distdual.data.dataset import Dataset, open_dataset
+from distdual.data.layout import VOCABULARY
+from distdual.data.shard import Block
+from distdual.data.sources.base import Attached, Source
+from distdual.data.sources.svmlight import whole_lines
+from distdual.data.sources.templates import Templates, templates_from
+from distdual.data.sources.token_features import Sentences, found_features
+from distdual.data.sources.vocabulary import Hashing, Numbering, Vocabulary, count_features, rows_from
+from distdual.data.storage.location import Location
+from distdual.errors import InputError
+
+BLOCK_BYTES = 1 << 20  # of text at a time: its features are some twenty times as large
+LONGEST = 100_000  # tokens of a sentence; text without blank lines is not read whole before it is refused
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+TAG = ""  # what the column of the tag is called beside those that templates name
+
+
+class Text(NamedTuple):
+    """Text files on the way into a data set."""
+
+    sources: list[Source]
+    attached: Attached
+
+
+def text_from(
+    files: Sequence[Location], templates: Mapping[str, Any] | str | Path | None, vocabulary: Location | None
+) -> Text:
+    """Features by `templates`, numbered over all of `files`; or features, numbers and tags of a data set."""
+    if (templates is None) == (vocabulary is None):
+        raise InputError(
+            "conll text needs either templates, to begin a vocabulary, or vocabulary: a data set whose own are used"
+        )
+    if vocabulary is not None:
+        dataset = open_dataset(vocabulary)
+        made = made_with(dataset)
+        return text_of(files, made, stored_numbering(dataset, made), dataset.layout.labels)
+    assert templates is not None
+    made = templates_from(templates)
+    return text_of(files, made, new_numbering(files, made), ())
+
+
+def text_of(files: Sequence[Location], made: Templates, numbering: Numbering, labels: tuple[str, ...]) -> Text:
+    texts = {} if isinstance(numbering, Hashing) else {VOCABULARY: numbering.to_text()}
+    sources = [
+        Source(str(file), lambda file=file: blocks_from_conll(file, made, numbering), numbering.n_features)  # type: ignore[misc]
+        for file in files
+    ]
+    return Text(sources, Attached(made.describe(), texts, labels))
+
+
+def new_numbering(files: Sequence[Location], made: Templates) -> Numbering:
+    """One pass over the text; none for hashing."""
+    if made.hash_bits is not None:
+        return Hashing(made.hash_bits)
+    sentences = chain.from_iterable(sentences_of(file, made) for file in files)
+    found = chain.from_iterable(found_features(some, made.expanded) for some in sentences)
+    return count_features(found, made.min_count)
+
+
+def made_with(dataset: Dataset) -> Templates:
+    """The templates that a data set was made with."""
+    if not dataset.layout.recipe:
+        raise InputError(f"{dataset.location}: was not made of conll text, so it has no vocabulary and no templates")
+    return templates_from(dataset.layout.recipe)
+
+
+def stored_numbering(dataset: Dataset, made: Templates) -> Numbering:
+    if made.hash_bits is not None:
+        return Hashing(made.hash_bits)
+    return Vocabulary.from_text(dataset.texts[VOCABULARY])
+
+
+def blocks_from_conll(
+    source: Location, made: Templates, numbering: Numbering, block_bytes: int = BLOCK_BYTES
+) -> Iterator[Block]:
+    """The sentences of a text file, plain or compressed, local or remote."""
+    for some in sentences_of(source, made, block_bytes):
+        x = rows_from(found_features(some, made.expanded), numbering)
+        tags = np.array([tag.decode() for tag in some.columns[TAG]])
+        yield Block(x, tags, tokens=some.tokens)
+
+
+def sentences_of(source: Location, made: Templates, block_bytes: int = BLOCK_BYTES) -> Iterator[Sentences]:
+    """Whole sentences, about `block_bytes` of text at a time."""
+    reader = Reader(str(source), made)
+    for first_line, text in whole_lines(source, block_bytes):
+        reader.read(text, first_line)
+        if len(reader.bounds) > 1:
+            yield reader.take()
+    reader.end_sentence()
+    if len(reader.bounds) > 1:
+        yield reader.take()
+
+
+class Reader:
+    """The tokens that were read and not yet taken."""
+
+    def __init__(self, name: str, made: Templates) -> None:
+        self.name = name
+        self.made = made
+        self.first: list[bytes] = []  # the first line
+        self.rows: list[list[bytes]] = []
+        self.bounds = [0]  # where sentences begin in `rows`, and the end of the last whole one
+
+    def read(self, text: bytes, first_line: int) -> None:
+        """Take whole lines in."""
+        if first_line == 1:
+            text = text.removeprefix(BYTE_ORDER_MARK)
+        self._check_encoding(text, first_line)
+        for number, line in enumerate(text[:-1].split(b"\n"), first_line):
+            fields = fields_of(line)
+            if not fields:
+                self.end_sentence()
+            elif not self.made.conllu or self._is_token(fields, number):
+                if len(fields) != len(self.first):
+                    self._check_width(fields, number)
+                if b"" in fields:
+                    raise InputError(f"{self.name}, line {number}: column {fields.index(b'') + 1} is empty")
+                self.rows.append(fields)
+        if len(self.rows) - self.bounds[-1] > LONGEST:
+            raise InputError(
+                f"{self.name}, line {first_line}: a sentence of more than {LONGEST:,} tokens; "
+                "expected a blank line after each sentence"
+            )
+
+    def end_sentence(self) -> None:
+        if len(self.rows) > self.bounds[-1]:
+            self.bounds.append(len(self.rows))
+
+    def take(self) -> Sentences:
+        """All whole sentences; what is read of the next one stays."""
+        end = self.bounds[-1]
+        whole, tokens = self.rows[:end], np.array(self.bounds, dtype=np.int64)
+        self.rows, self.bounds = self.rows[end:], [0]
+        places = {**{name: number - 1 for name, number in self.made.columns.items()}, TAG: (self.made.tag or 0) - 1}
+        return Sentences({name: [row[at] for row in whole] for name, at in places.items()}, tokens)
+
+    def _check_encoding(self, text: bytes, first_line: int) -> None:
+        try:
+            text.decode()
+        except UnicodeDecodeError as error:
+            line = first_line + text.count(b"\n", 0, error.start)
+            raise InputError(f"{self.name}, line {line}: not UTF-8 text") from None
+
+    def _is_token(self, fields: list[bytes], number: int) -> bool:
+        """Whether a line of CoNLL-U is a token: no comment, no word of several tokens, no empty one."""
+        if fields[0].startswith(b"#"):
+            return False
+        if not fields[0].replace(b"-", b"").replace(b".", b"").isdigit():
+            found = fields[0].decode()
+            raise InputError(f"{self.name}, line {number}: expected the number of a token, found {found!r}")
+        return fields[0].isdigit()
+
+    def _check_width(self, fields: list[bytes], number: int) -> None:
+        """Fix the number of columns by the first line; refuse a line with another."""
+        if self.first:
+            comment = b"#" in (self.first[0][:1], fields[0][:1])
+            hint = "; if this is CoNLL-U, say conllu = true" if comment else ""
+            raise InputError(
+                f"{self.name}, line {number}: {len(fields)} columns, "
+                f"but the lines before it have {len(self.first)}{hint}"
+            )
+        wanted = {**self.made.columns, "tag": self.made.tag or 2}
+        for name, column in wanted.items():
+            if column > len(fields):
+                raise InputError(
+                    f"{self.name}, line {number}: {len(fields)} columns, but {name} is said to be column {column}"
+                )
+        if self.made.tag is None:
+            self._check_last(len(fields))
+        self.first = fields
+
+    def _check_last(self, last: int) -> None:
+        looked_at = {term.column for template in self.made.expanded for term in template}
+        for name in looked_at:
+            if self.made.columns[name] == last:
+                raise InputError(
+                    f"{self.name}: templates look at {name}, column {last}, which as the last holds the tag; "
+                    "give tag, the number of its column"
+                )
+
+
+def fields_of(line: bytes) -> list[bytes]:
+    if b"\t" not in line or line.isspace():
+        return line.split()
+    return line.strip(b"\r\n").split(b"\t")

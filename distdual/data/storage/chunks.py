@@ -1,0 +1,122 @@
+"""How does chunk s of every array become the arrays of shard s? One GET each, all at the same time, without a copy.
+
+Zarr describes and writes the arrays. A chunk is one object: little-endian values, compressed by Blosc or not, then
+their crc32c. Zarr itself would decode it into an array and copy that into another.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import google_crc32c
+import numpy as np
+from numcodecs import blosc
+from numpy.typing import NDArray
+
+from distdual.data.layout import ArraySpec, Layout
+from distdual.data.storage.location import Location
+from distdual.data.storage.object_get import Bytes, Fetch, fetch_from
+from distdual.errors import InputError
+
+CRC = 4  # bytes of the checksum at the end of a chunk
+
+
+class DamagedChunkError(ValueError):
+    """A chunk that nobody can have written like this."""
+
+
+class Chunk(NamedTuple):
+    values: NDArray[Any]  # without padding
+    crc: int | None  # crc32c of their bytes, where that was found on the way
+    n_bytes: int  # in the storage
+    n_gets: int
+
+
+class Chunks:
+    """The chunks of one data set."""
+
+    def __init__(self, location: Location, layout: Layout, codecs: dict[str, Any]) -> None:
+        self.location = location
+        self.layout = layout
+        self.compressed = {name: is_compressed(location, name, found) for name, found in codecs.items()}
+
+    @cached_property
+    def _fetch(self) -> Fetch:
+        return fetch_from(self.location)
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(len(self.layout.arrays), thread_name_prefix="fetch")
+
+    def read(self, number: int, lengths: dict[str, int]) -> dict[str, Chunk]:
+        """Chunk `number` of each array; `lengths` are those of the shard's axes."""
+        specs = self.layout.arrays
+        wanted = [(spec, number, lengths[spec.axis] + spec.extra) for spec in specs]
+        map_all = self._pool.map if self.location.remote else map  # a disk is no faster for being asked at once
+        chunks = list(map_all(self._chunk, wanted))
+        return {spec.name: chunk for spec, chunk in zip(specs, chunks, strict=True)}
+
+    def _chunk(self, wanted: tuple[ArraySpec, int, int]) -> Chunk:
+        spec, number, length = wanted
+        where = f"{self.location}: shard {number}, array {spec.name!r}"
+        key = spec.chunk_key(number)
+
+        def fetch() -> Bytes:
+            try:
+                return self._fetch(key)
+            except FileNotFoundError:
+                raise InputError(f"{where}: the chunk is missing; prepare the data set again") from None
+
+        content, n_gets = self.location.patiently(key, fetch)
+        try:
+            values, crc = self._decoded(content, spec, length)
+        except DamagedChunkError as error:
+            raise InputError(f"{where}: the chunk is damaged ({error}); prepare the data set again") from None
+        return Chunk(values, crc, len(content), n_gets)
+
+    def _decoded(self, content: Bytes, spec: ArraySpec, length: int) -> tuple[NDArray[Any], int | None]:
+        """The first `length` entries, and their crc32c if it was found on the way to that of the whole chunk."""
+        shape = self.layout.chunk_shape(spec)
+        dtype = np.dtype(spec.dtype).newbyteorder("<")
+        size = int(np.prod(shape)) * dtype.itemsize
+        inner = content[:-CRC]
+        crc = None
+        if self.compressed[spec.name]:
+            check_crc(content, google_crc32c.extend(0, inner))
+            inner = decompressed(inner, size)
+        if len(inner) != size:
+            raise DamagedChunkError(f"{len(inner)} bytes, expected {size}")
+        used = length * (size // shape[0])
+        if not self.compressed[spec.name]:
+            crc = google_crc32c.extend(0, inner[:used])
+            check_crc(content, google_crc32c.extend(crc, inner[used:]))
+        return inner[:used].view(dtype).reshape(length, *shape[1:]), crc
+
+
+def check_crc(content: Bytes, found: int) -> None:
+    if content[-CRC:].tobytes() != found.to_bytes(CRC, "little"):
+        raise DamagedChunkError("its checksum differs")
+
+
+def decompressed(inner: Bytes, size: int) -> Bytes:
+    """Blosc's own header says how long the result is; the caller has made sure that nobody has touched it."""
+    if len(inner) < blosc.MAX_OVERHEAD:
+        raise DamagedChunkError(f"{len(inner)} bytes cannot be decompressed")
+    if (told := int.from_bytes(inner[4:8].tobytes(), "little")) != size:
+        raise DamagedChunkError(f"{told} bytes, expected {size}")
+    values = np.empty(size, dtype=np.uint8)
+    try:
+        blosc.decompress(inner, values)
+    except RuntimeError as error:
+        raise DamagedChunkError(str(error)) from None
+    return values
+
+
+def is_compressed(location: Location, name: str, codecs: Any) -> bool:
+    """From the codecs of an array, as Zarr describes them."""
+    found = [codec["name"] for codec in codecs]
+    if found in (["bytes", "crc32c"], ["bytes", "blosc", "crc32c"]):
+        return "blosc" in found
+    raise InputError(
+        f"{location}: array {name!r} is stored as {', '.join(found)}, as no `distdual prepare` does; prepare it again"
+    )

@@ -1,0 +1,137 @@
+"""StructuralSVM: a problem of the user's own, with a proven gap."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from distdual.data.in_memory import MemoryDataset
+from distdual.data.shard import Block
+from distdual.errors import InputError
+from distdual.estimators.inputs import SINGLE, Data, Given, features_of, is_place, single_rows, weights_of
+from distdual.estimators.structured_base import StructuredEstimator
+from distdual.kernels.rows import Floats, n_rows
+from distdual.model.predict import label_array
+from distdual.problems.latent.base import LatentProblem
+from distdual.problems.registry import build, own_class
+from distdual.problems.user.problem import UserProblem
+
+
+class StructuralSVM(StructuredEstimator):
+    """A problem of the user's own, with a proven gap where its argmax is exact.
+
+    X and y are as for SVC: y are labels, or with `regression` numbers. Parameters beside those of DualEstimator:
+
+    problem : a subclass of distdual.UserProblem, its name as "package.module:Class", or an instance
+    options : values for the fields that the class adds; none beside an instance, which has them
+    regression : y are numbers to regress on, not labels
+
+    After `fit`: `problem_` (the instance), `coef_` (n_weights,), `classes_` unless `regression`, and what all have.
+    """
+
+    def __init__(
+        self,
+        problem: Any = None,
+        C: float = 1.0,
+        *,
+        options: Mapping[str, Any] | None = None,
+        regression: bool = False,
+        gap: float = 1e-3,
+        schedule: str = "slope",
+        prune: str = "idle:3",
+        max_passes: int = 200,
+        max_seconds: float = math.inf,
+        random_state: Any = None,
+        warm_start: bool = False,
+        client: Any = None,
+        storage_options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            C,
+            gap=gap,
+            schedule=schedule,
+            prune=prune,
+            max_passes=max_passes,
+            max_seconds=max_seconds,
+            random_state=random_state,
+            warm_start=warm_start,
+            client=client,
+            storage_options=storage_options,
+        )
+        self.problem = problem
+        self.options = options
+        self.regression = regression
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Train on arrays X and y, or on the data set at the place X."""
+        return self._fit_anew(X, Given(y, sample_weight))
+
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Train on these examples and all that were handed to `partial_fit` before, as SVC.partial_fit does."""
+        return self._fit_grown(X, Given(y, sample_weight, classes))
+
+    def predict(self, X: Any) -> Any:
+        """Labels where outputs are numbers of classes, else a list of outputs."""
+        check_is_fitted(self)
+        data = self._open(X, Given()) if is_place(X) else self._unlabelled(X)
+        parts = [part.predicted for part in self._predict_shards(data)]
+        if not self.regression and all(part.dtype.kind == "i" for part in parts):
+            return self.classes_[np.concatenate(parts)]
+        return [self.problem_.decode(key_from(name)) for part in parts for name in part.tolist()]
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean loss, turned below 0 so that more is better."""
+        check_is_fitted(self)
+        data = (
+            self._open(X, Given(y)) if is_place(X) else self._dataset(self._block(X, Given(y), first=False, keep=False))
+        )
+        return -self._mean(data, "loss")
+
+    def _block(self, X: Any, given: Given, *, first: bool, keep: bool) -> Block:
+        x, labels = single_rows(self, X, given.y, reset=first, keep=keep, y_numeric=self.regression)
+        if self.regression:
+            self._learn_classes(labels)
+            coded: NDArray[Any] = np.array(labels, dtype=np.float64)
+        else:
+            coded = self._codes(labels, given.classes, first=first)
+        return Block(x, coded, weights_of(given.sample_weight, len(labels)))
+
+    def _learn_classes(self, found: NDArray[Any]) -> None:
+        """Those of an instance, which may know of more than the data have, else those found; targets have none."""
+        if self.regression:
+            self.__dict__.pop("classes_", None)  # of an earlier fit, which had some
+            return
+        own = self.problem.classes if isinstance(self.problem, UserProblem) else ()
+        self.classes_ = label_array(own) if own else found
+
+    def _unlabelled(self, X: Any) -> MemoryDataset:
+        x = features_of(validate_data(self, X, reset=False, **SINGLE))
+        return self._dataset(Block(x, np.zeros(n_rows(x), dtype=np.float64 if self.regression else np.int32)))
+
+    def _problem_for(self, data: Data) -> UserProblem:
+        told = own_class(self.problem) if isinstance(self.problem, str) else self.problem
+        if issubclass(told if isinstance(told, type) else type(told), LatentProblem):
+            raise InputError("latent problems are trained by distdual.train; StructuralSVM takes convex ones only")
+        if isinstance(told, UserProblem):
+            if self.options:
+                raise InputError("problem is an instance: its options are fields of it, leave options out")
+            if (told.n_features, told.classes) != (data.n_features, data.classes):
+                raise InputError(
+                    f"problem was made for {told.n_features} features and the classes {told.classes}, "
+                    f"the data have {data.n_features} and {data.classes}"
+                )
+            return told
+        if not (isinstance(told, type) and issubclass(told, UserProblem)):
+            raise InputError(f"problem must be a subclass of distdual.UserProblem or an instance of one, got {told!r}")
+        return cast(UserProblem, build(told, self.options or {}, n_features=data.n_features, classes=data.classes))
+
+    def _set_weights(self, w: Floats, problem: Any) -> None:
+        self.problem_, self.coef_ = problem, w
+
+
+def key_from(name: Any) -> tuple[int, ...]:
+    """The whole numbers that `UserProblem.predict` wrote down."""
+    return tuple(map(int, name.split())) if isinstance(name, str) else (int(name),)

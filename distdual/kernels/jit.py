@@ -1,0 +1,109 @@
+"""The one place where Numba is configured."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic, overload
+
+njit: Any = numba.njit  # its stubs do not know _nrt
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FLAGS: dict[str, Any] = {
+    "error_model": "numpy",  # no hidden branch on every division
+    "fastmath": {"reassoc", "contract"},  # lets LLVM use SIMD in dot products; never "nnan": NaN must show
+}
+CALLED_FROM_PYTHON: dict[str, Any] = {
+    "cache": True,  # processes on one machine compile once
+    "nogil": True,  # a worker's threads scan different shards at once
+}
+COUNTING = {"_nrt": True}  # said everywhere: else a kernel takes it from whoever compiles it first
+BARE = {"_nrt": False}  # counting the references to arrays costs more than a narrow row: 110 ns a visit became 30
+
+SCALARS = (None, bool, int, float)
+
+
+def digest_of(package: Path) -> str:
+    """Of all that a kernel may be made of."""
+    found = hashlib.sha256()
+    for path in sorted(package.rglob("[!.]*.py")):  # not what an editor hides beside them
+        found.update(f"{path.relative_to(package)}\0".encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+SOURCES = digest_of(Path(__file__).parents[1])
+
+
+def compiled(fn: F, **options: Any) -> F:
+    """Numba compiles a kernel anew when its own file has changed; ours are also made of what other files hold.
+
+    As part of the version, which Numba looks at first: the rest may speak of types that are no more.
+    """
+    made = njit(**CALLED_FROM_PYTHON, **options)(fn)
+    if hasattr(made, "_cache"):  # not where NUMBA_DISABLE_JIT is set
+        file = made._cache._cache_file
+        file._version = (file._version, SOURCES)
+    return cast(F, made)
+
+
+def kernel(fn: F) -> F:
+    """Compile `fn`, which may allocate. Kernels take arrays and scalars, never objects, and never print or raise."""
+    return compiled(fn, **FLAGS, **COUNTING)
+
+
+def bare_kernel(fn: F, *, inlined: bool = False) -> F:
+    """Compile `fn` without counting references to arrays: for loops that neither allocate nor return an array.
+
+    Nor may such a kernel call one that returns an array, which nobody would free.
+    """
+    returned = fn.__annotations__["return"]
+    assert all(part in SCALARS for part in getattr(returned, "__args__", (returned,))), f"{fn} may return an array"
+    return compiled(fn, **FLAGS, **BARE, forceinline=inlined)
+
+
+def inlined_kernel(fn: F) -> F:
+    """A bare kernel that becomes part of whoever calls it: to hand over a dozen arrays costs more than a narrow row."""
+    return bare_kernel(fn, inlined=True)
+
+
+def gather_kernel(fn: F) -> F:
+    """A bare loop over places that others name. Without "reassoc": SIMD gathers take several times as long as loads."""
+    return compiled(fn, **BARE, error_model="numpy", fastmath={"contract"})
+
+
+def specialise(generic: Callable[..., Any]) -> Callable[[F], F]:
+    """Register what `generic` compiles to inside kernels: a function of Numba types that returns bare code."""
+    return cast(Callable[[F], F], overload(generic, jit_options=cast(Any, {**FLAGS, **BARE})))
+
+
+def fetch(values: Any, place: Any) -> None:
+    """Ask for values.flat[place], a C array's, to be brought near: it is needed soon. Changes nothing."""
+
+
+def _fetch_code(context: Any, values: Any, place: Any) -> Any:  # noqa: ARG001 - as Numba calls it
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        address = builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
+        instruction = cast(Any, cgutils).get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(instruction, [address, number(0), number(3), number(1)])  # to read, into all caches, data
+        return context.get_dummy_value()
+
+    return types.void(values, place), generate
+
+
+_fetch: Any = intrinsic(_fetch_code)
+
+
+@specialise(fetch)
+def _fetched(values: Any, place: Any) -> Any:  # noqa: ARG001
+    def one(values: Any, place: Any) -> None:
+        _fetch(values, place)
+
+    return one

@@ -1,0 +1,72 @@
+"""How well do the models of a path do on examples that they have not seen, and which of them is the best?"""
+
+from typing import Any
+
+import numpy as np
+
+from distdual.cluster.executor import Executor
+from distdual.data.dataset import Dataset
+from distdual.data.shard import Block, Shard
+from distdual.errors import InputError
+from distdual.kernels.rows import Floats
+from distdual.model.predict import Judge, add_up, judge_of
+from distdual.problems.base import Problem
+from distdual.scan.cv_folds import Fold
+from distdual.scan.scan import Source
+
+SMALLER_IS_BETTER = ("loss", "error")  # how the names of such scores end
+NO_ANSWER = "the labels of the data set cannot be scored"
+
+
+def held_out_scores(
+    dataset: Dataset, problem: Problem, executor: Executor, fold: Fold, weights: Floats, version: int
+) -> list[dict[str, float]]:
+    """The means over the fold for each row of weights, from one reading of every shard."""
+    judge = judge_of(problem, tuple(problem.describe()["classes"]), dataset.classes)
+    if judge is None:
+        raise InputError(f"{dataset.location}: {NO_ANSWER}")
+    executor.publish(version, weights)
+    shards = range(dataset.n_shards)
+    asked = [(judge, fold)] * len(shards)
+    by_shard = [part for part in executor.map_shards(score_held_out, shards, asked) if part]
+    return [add_up([part[at] for part in by_shard]) or {} for at in range(len(weights))]
+
+
+def score_held_out(
+    source: Source, problem: Problem, weights: Floats, shard: int, asked: tuple[Judge, Fold]
+) -> list[dict[str, float]]:
+    """Runs on a worker: sums for the scores of one shard's examples of a fold, for each row of weights."""
+    judge, fold = asked
+    whole = source.open().read(shard).shard
+    held = np.flatnonzero(fold.holds(np.arange(whole.first, whole.first + whole.n_examples)))
+    if not len(held):
+        return []
+    found = only(whole, held)
+    y = np.array(judge.codes)[found.y] if judge.codes else found.y
+    return [judge.problem.score_shard(found, y, problem.predict(w, found)) for w in weights]
+
+
+def only(shard: Shard, chosen: Any) -> Shard:
+    """These examples of a shard, copied for as long as they are scored."""
+    block = Block(shard.x, shard.y, shard.cost, shard.margin, shard.tokens, shard.runs)
+    return Shard(shard.number, shard.first, *block.take(chosen))
+
+
+def shared_names(scores: list[list[dict[str, float]]]) -> list[str]:
+    """Scores that every fold has at every C: a mean of nothing, such as a recall without spans, is left out."""
+    every = [at for fold in scores for at in fold]
+    return [name for name in every[0] if all(name in at for at in every)] if every else []
+
+
+def choose_score(names: list[str], asked: str | None) -> str:
+    if not names:
+        raise InputError(f"there is no score to choose C by: {NO_ANSWER}")
+    if asked is not None and asked not in names:
+        raise InputError(f"the score to choose by is one of {', '.join(names)}, got {asked}")
+    return asked or names[0]
+
+
+def best_of(by_fold: list[list[float]], name: str) -> int:
+    """Where the mean over the folds is best; of equals, the smallest C."""
+    mean = np.mean(by_fold, axis=0)
+    return int(np.argmin(mean) if name.endswith(SMALLER_IS_BETTER) else np.argmax(mean))

@@ -1,0 +1,149 @@
+"""What proves a lower bound, and how is it written to a model folder and read back?
+
+Support constraints are named so that anyone can rebuild them from the data set: constraints of single examples by
+example and key, rows of groups by the file of members that a worker wrote and the place in it. Σ α over the rows that
+an example is a member of is at most C, however large the groups were. A summary names nothing.
+
+dual/              of single examples: example.npy, key_indptr.npy, key_values.npy, alpha.npy
+                   of groups: shard.npy, file.npy, row.npy, alpha.npy and members-RUN/FILE.npz, see workers/members.py
+                   of a summary: linear.npy and v.npy, that is Σ α l and Σ α x
+                   of all: beta.npy, the multipliers of w_k ≥ 0 under a full prior
+"""
+
+import io
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdual.data.storage.location import Location
+from distdual.data.storage.npy_io import load
+from distdual.errors import InputError
+from distdual.kernels.rows import Floats, Ints
+from distdual.problems.base import Keys
+
+
+class Dual(NamedTuple):
+    """The support constraints, each of a single example."""
+
+    example: Ints  # ascending
+    keys: Keys
+    alpha: Floats
+    beta: Floats  # (n_weights,) multipliers of w_k ≥ 0 where the prior's precision is a full matrix, else empty
+
+    @property
+    def support(self) -> int:
+        return len(self.alpha)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {
+            "example": self.example,
+            "key_indptr": self.keys.indptr,
+            "key_values": self.keys.values,
+            "alpha": self.alpha,
+            "beta": self.beta,
+        }
+
+    def of_shard(self, first: Ints, shard: int) -> "Dual":
+        begin, end = np.searchsorted(self.example, first[shard : shard + 2])
+        which = slice(int(begin), int(end))
+        return Dual(self.example[which], self.keys.take(which), self.alpha[which], self.beta[:0])
+
+
+class GroupDual(NamedTuple):
+    """The rows of groups that make up Σ α x, mixtures resolved."""
+
+    shard: Ints  # whose examples are the members
+    file: Ints  # of members
+    row: Ints  # of that file
+    alpha: Floats
+    beta: Floats
+    members: str  # the folder of files, within the model's
+
+    @property
+    def support(self) -> int:
+        return len(self.alpha)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"shard": self.shard, "file": self.file, "row": self.row, "alpha": self.alpha, "beta": self.beta}
+
+    def of_shard(self, first: Ints, shard: int) -> "GroupDual":  # noqa: ARG002 - as Dual.of_shard
+        at = np.flatnonzero(self.shard == shard)
+        return GroupDual(self.shard[at], self.file[at], self.row[at], self.alpha[at], self.beta[:0], self.members)
+
+
+class Summary(NamedTuple):
+    """Σ α l and Σ α x as training had them; nobody can rebuild them from the data set."""
+
+    linear: Floats  # (1,)
+    v: Floats  # without what β adds
+    beta: Floats
+    support: int
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"linear": self.linear, "v": self.v, "beta": self.beta}
+
+
+AnyDual = Dual | GroupDual | Summary
+
+KINDS: dict[type, str] = {Dual: "examples", GroupDual: "groups", Summary: "summary"}
+FILES = ("example", "key_indptr", "key_values", "shard", "file", "row", "linear", "v", "alpha", "beta")
+
+
+def describe_dual(dual: AnyDual) -> dict[str, Any]:
+    """What model.json says of it; support constraints of single examples go without saying."""
+    if isinstance(dual, Dual):
+        return {}
+    return {"dual": KINDS[type(dual)], **({"members": dual.members} if isinstance(dual, GroupDual) else {})}
+
+
+def read_dual(location: Location, about: dict[str, Any], support: int) -> AnyDual:
+    """The dual of a model folder; `support` is what its certificate says."""
+    kind = about.get("dual", "examples")
+    if kind not in KINDS.values():
+        raise InputError(f"{location}/model.json: the dual is {kind!r}, known are {', '.join(KINDS.values())}")
+
+    def read(name: str, dtype: Any) -> NDArray[Any]:
+        return read_npy(location, f"dual/{name}.npy", dtype)
+
+    beta = read("beta", np.float64)
+    if kind == "summary":
+        linear = read("linear", np.float64)
+        if len(linear) != 1:
+            raise InputError(f"{location}/dual/linear.npy: one number is expected, found {len(linear)}")
+        return Summary(linear, read("v", np.float64), beta, support)
+    alpha = read("alpha", np.float64)
+    if kind == "groups":
+        shard, file, row = (read(name, np.int64) for name in ("shard", "file", "row"))
+        if any(len(column) != len(alpha) or (column < 0).any() for column in (shard, file, row)):
+            raise InputError(f"{location}/dual: shard, file, row and alpha do not fit together")
+        members = about.get("members")
+        if not isinstance(members, str) or not members.startswith("dual/members-") or ".." in members:
+            raise InputError(f"{location}/model.json: members must name a folder in dual/, got {members!r}")
+        return GroupDual(shard, file, row, alpha, beta, members)
+    keys = Keys(read("key_indptr", np.int64), read("key_values", np.int32))
+    example = read("example", np.int64)
+    if not len(example) == len(alpha) == len(keys.indptr) - 1:
+        raise InputError(f"{location}/dual: example, key_indptr and alpha differ in length")
+    if keys.indptr[0] != 0 or keys.indptr[-1] != len(keys.values) or (np.diff(keys.indptr) < 0).any():
+        raise InputError(f"{location}/dual/key_indptr.npy: does not divide the {len(keys.values)} keys")
+    return Dual(example, keys, alpha, beta)
+
+
+def npy(array: NDArray[Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def read_npy(location: Location, name: str, dtype: Any, dimensions: tuple[int, ...] = (1,)) -> NDArray[Any]:
+    try:
+        array = load(io.BytesIO(location.read(name)))
+    except (ValueError, EOFError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{location}/{name}: not a NumPy array: {error}") from None
+    if array.dtype != dtype or array.ndim not in dimensions:
+        shape = "flat" if dimensions == (1,) else "flat or square"
+        raise InputError(f"{location}/{name}: a {shape} {np.dtype(dtype)} array is expected, found {array.dtype}")
+    return array

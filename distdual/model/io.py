@@ -1,0 +1,238 @@
+"""What is a trained model, and how is it written to a folder and read back?
+
+weights.npy        float64 weights, the bias weight last if there is one
+model.json         the problem, C, the data set; written last: a folder without it holds no model
+certificate.json   lower, upper, gap, and the digests of all other files
+prior/             mean.npy, precision.npy, nonnegative.npy: those that were given
+problem/           texts that the problem is made with, such as grammar.txt of parsing
+latent.npy         of a latent problem: the latent value of each example in the convex problem that is certified …
+latent_indptr.npy  … and where those of each example begin, if it has one for each token
+dual/              the support constraints, see dual.py, and checksum.npy of the shards they were found in
+run.json           while a run writes members of groups or a checkpoint here: what to remove should it not go on
+checkpoint/        of a run that has not ended, see checkpoint.py
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdual.data.dataset import Dataset
+from distdual.data.storage.location import Location
+from distdual.errors import InputError
+from distdual.kernels.rows import Floats
+from distdual.model.dual import FILES, AnyDual, Dual, GroupDual, Summary, describe_dual, npy, read_dual, read_npy
+from distdual.problems.base import Problem
+from distdual.problems.latent.base import Completed, LatentProblem
+from distdual.problems.registry import Named, problem_from, texts_of
+from distdual.solver.regularizer import Prior
+
+CHECKPOINT = "checkpoint"
+MANIFEST = "manifest.json"  # what makes a checkpoint whole
+FORMAT = 2  # 1 is what models are whose support constraints are of single examples
+LATENT = ("latent", "latent_indptr")
+
+PRIOR: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "mean": (np.float64, (1,)),
+    "precision": (np.float64, (1, 2)),
+    "nonnegative": (np.int64, (1,)),
+}
+
+
+class DataInfo(NamedTuple):
+    """The data set a model was trained on."""
+
+    url: str
+    fingerprint: str
+    n_examples: int
+    checksum: NDArray[np.uint32]  # of each shard
+    numbering: str | None = None  # what its feature numbers mean, as `Layout.numbering` has it
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    w: Floats
+    problem: Problem
+    C: float
+    prior: Prior
+    dual: AnyDual
+    data: DataInfo
+    certificate: dict[str, Any]  # lower, upper, gap, target, certified, and how training went
+    config: dict[str, Any]  # what the run was told
+
+    def save(self, location: Location, *, overwrite: bool = False) -> None:
+        """Write the folder; model.json comes last and makes it a model."""
+        claim(location, overwrite=overwrite)
+        files = {
+            "weights.npy": npy(self.w),
+            **{f"dual/{name}.npy": npy(array) for name, array in self.dual.arrays().items()},
+            "dual/checksum.npy": npy(self.data.checksum),
+        }
+        given = {name: getattr(self.prior, name) for name in PRIOR if getattr(self.prior, name) is not None}
+        files |= {f"prior/{name}.npy": npy(array) for name, array in given.items()}
+        files |= {f"problem/{name}.txt": getattr(self.problem, name).encode() for name in self.problem.texts}
+        if isinstance(self.problem, Completed):
+            files |= {f"{name}.npy": npy(array) for name, array in latent_arrays(self.problem).items()}
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+        files["certificate.json"] = to_json({**self.certificate, "sha256": digests})
+        about = to_json(
+            {
+                "format": 1 if isinstance(self.dual, Dual) else FORMAT,
+                "problem": self.problem.describe(),
+                "C": self.C,
+                **describe_dual(self.dual),
+                "prior": list(given),
+                "data": {
+                    "url": self.data.url,
+                    "fingerprint": self.data.fingerprint,
+                    "n_examples": self.data.n_examples,
+                    "n_shards": len(self.data.checksum),
+                    "numbering": self.data.numbering,
+                },
+                "config": self.config,
+            }
+        )
+        before = read_json(location, "model.json").get("members") if location.exists("model.json") else None
+        location.remove_file("model.json")
+        for name, content in files.items():
+            location.write(name, content)
+        for name in (*LATENT, *(f"dual/{name}" for name in FILES)):
+            if f"{name}.npy" not in files:
+                location.remove_file(f"{name}.npy")
+        location.remove_file("run.json")  # what it names belongs to a model from now on
+        location.write("model.json", about)
+        own = self.dual.members if isinstance(self.dual, GroupDual) else None
+        if isinstance(before, str) and before.startswith("dual/members-") and before != own:
+            (location / before).remove()
+
+
+def claim(location: Location, *, overwrite: bool) -> None:
+    """Make sure that a model may be written here."""
+    if location.is_empty():
+        return
+    ours = ("model.json", "certificate.json", "run.json", f"{CHECKPOINT}/{MANIFEST}")
+    if not any(location.exists(name) for name in ours):
+        raise InputError(f"{location}: already holds something that is not a model; choose another output.url")
+    if location.exists("model.json") and not overwrite:
+        raise InputError(f"{location}: already holds a model; choose another output.url or set output.overwrite=true")
+
+
+def begin_run(location: Location, members: str | None) -> None:
+    """Note down what a run writes before its model, members of groups among it, so that it can be removed."""
+    location.write("run.json", to_json({"members": members}))
+
+
+def remove_unfinished(location: Location) -> None:
+    """Remove what a run has left that did not end."""
+    (location / CHECKPOINT).remove_file(MANIFEST)  # first: nobody can go on without all that follows
+    noted = location.exists("run.json")
+    folder = read_json(location, "run.json").get("members") if noted else None
+    if isinstance(folder, str) and folder.startswith("dual/members-") and ".." not in folder:
+        (location / folder).remove()
+    (location / CHECKPOINT).remove()
+    if noted:
+        location.remove_file("run.json")
+
+
+def read_about(location: Location) -> dict[str, Any]:
+    """model.json, if this version can read it."""
+    if not location.exists("model.json"):
+        raise InputError(f"{location}: there is no model: model.json not found; make one with `distdual train`")
+    about = read_json(location, "model.json")
+    version = about.get("format")
+    if not isinstance(version, int):
+        raise InputError(f"{location}/model.json: the format is {version!r}, a number is expected")
+    if version > FORMAT:
+        raise InputError(
+            f"{location}: model format {version} is newer than {FORMAT}, "
+            "the newest this version reads; upgrade distdual"
+        )
+    return about
+
+
+def load_model(location: Location, problem: Named | None = None) -> Model:
+    """Read a model folder; nothing in it is executed or unpickled.
+
+    A model of a user's own problem needs that class: `problem` names it, as "package.module:Class" or the class itself.
+    A name that only the folder knows is never imported.
+    """
+    about = read_about(location)
+    try:
+        names = texts_of(about["problem"], problem)
+        texts = {name: location.read(f"problem/{name}.txt").decode() for name in names}
+        made = problem_from(about["problem"], problem, texts)
+        data, C, config = about["data"], float(about["C"]), about["config"]
+        prior = Prior(made.n_weights, **{name: read_prior(location, name) for name in about["prior"]})
+        checksum = read_npy(location, "dual/checksum.npy", np.uint32)
+        info = DataInfo(data["url"], data["fingerprint"], data["n_examples"], checksum, data.get("numbering"))
+        if isinstance(made, LatentProblem):
+            made = read_latent(location, made)
+    except InputError as error:
+        raise error if str(error).startswith(str(location)) else InputError(f"{location}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = str(error) if isinstance(error, KeyError) else "a value"
+        raise InputError(f"{location}/model.json: {what} is missing or of the wrong type") from None
+    w = read_npy(location, "weights.npy", np.float64)
+    if len(w) != made.n_weights:
+        raise InputError(f"{location}/weights.npy: {len(w)} weights, model.json speaks of {made.n_weights}")
+    certificate = read_json(location, "certificate.json")
+    said = certificate.get("support")
+    dual = read_dual(location, about, said if isinstance(said, int) else 0)
+    if isinstance(dual, Summary) and len(dual.v) != len(w):
+        raise InputError(f"{location}/dual/v.npy: {len(dual.v)} numbers, one a weight is expected: {len(w)}")
+    return Model(w, made, C, prior, dual, info, certificate, config)
+
+
+def latent_arrays(problem: Completed) -> dict[str, NDArray[Any]]:
+    """By the names of their files."""
+    given = zip(LATENT, (problem.values, problem.indptr), strict=True)
+    return {name: array for name, array in given if array is not None}
+
+
+def read_latent(location: Location, problem: LatentProblem) -> Completed:
+    values = read_npy(location, "latent.npy", np.int32)
+    if not problem.per_token:
+        return Completed(problem, values)
+    indptr = read_npy(location, "latent_indptr.npy", np.int64)
+    if not len(indptr) or indptr[0] != 0 or indptr[-1] != len(values) or (np.diff(indptr) < 1).any():
+        raise InputError(f"{location}/latent_indptr.npy: does not divide the {len(values)} latent values")
+    return Completed(problem, values, indptr=indptr)
+
+
+def check_texts(problem: Problem, dataset: Dataset) -> None:
+    """Data prepared with another grammar has other numbers for the same trees."""
+    for name in problem.texts:
+        if dataset.texts.get(name) != getattr(problem, name):
+            raise InputError(f"{dataset.location}: its {name} is not the one that the model was trained with")
+
+
+def read_prior(location: Location, name: str) -> NDArray[Any]:
+    dtype, dimensions = PRIOR[name]
+    return read_npy(location, f"prior/{name}.npy", dtype, dimensions)
+
+
+def changed_files(location: Location, certificate: dict[str, Any]) -> list[str]:
+    """The files of a model folder that are not what training wrote."""
+    digests = certificate.get("sha256", {})
+    if not isinstance(digests, dict):
+        raise InputError(f"{location}/certificate.json: sha256 must hold a digest for each file")
+    return [name for name, digest in digests.items() if hashlib.sha256(location.read(name)).hexdigest() != digest]
+
+
+def to_json(value: dict[str, Any]) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()
+
+
+def read_json(location: Location, name: str) -> dict[str, Any]:
+    try:
+        value = json.loads(location.read(name))
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{location}/{name}: not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{location}/{name}: a JSON object is expected")
+    return value

@@ -1,0 +1,218 @@
+"""What row and what loss come of a right path through a linear chain and a wrong one?
+
+    row = φ(x, right) − φ(x, found),  φ(x, z) = Σ_t features_t ⊗ e_{z_t}  +  Σ_t e_{z_{t−1} z_t}  +  e_{z_1}  +  e_{z_T}
+
+States and tags are as in `viterbi`. Rows are sums of features in single precision.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distdual.kernels.jit import kernel, specialise
+from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Int32s, Ints, is_dense
+
+
+class Paths(NamedTuple):
+    """The two paths that each constraint compares, as runs of states, and the sequence they go through."""
+
+    first: Ints  # (n,) its first token
+    size: Ints  # (n,) how many it has
+    right: Int32s
+    right_at: Ints  # (n,) where the run of each begins
+    found: Int32s
+    found_at: Ints
+
+
+class Shape(NamedTuple):
+    """Which weights a chain has, in this order."""
+
+    n_states: int
+    n_features: int
+    transitions: bool
+    boundaries: bool
+
+    @property
+    def n_weights(self) -> int:
+        return self.n_states * (self.n_features + self.n_states * self.transitions + 2 * self.boundaries)
+
+
+def rows_of(x: Features, paths: Paths, scale: Floats, shape: Shape) -> CsrRows:
+    """scale · (φ(x, right) − φ(x, found)) of each, first into room for the longest they can be."""
+    indptr = np.zeros(len(scale) + 1, dtype=np.int64)
+    most = sum_of_most(x, paths)
+    indices = np.empty(most, dtype=np.int32 if shape.n_weights < 2**31 else np.int64)
+    values = np.empty(most, dtype=np.float32)
+    fill_rows(x, paths, scale, *shape, indptr, indices, values)
+    return CsrRows(indptr, indices[: indptr[-1]].copy(), values[: indptr[-1]].copy())
+
+
+def losses_of(paths: Paths, tag_costs: Floats, m: int = 1) -> Floats:
+    """(n,) Σ_t tag_costs[tag of right_t] [tag of found_t ≠ tag of right_t]."""
+    loss = np.zeros(len(paths.first))
+    find_losses(paths, tag_costs, m, loss)
+    return loss
+
+
+@kernel
+def find_losses(paths: Paths, tag_costs: Floats, m: int, loss: Floats) -> None:
+    """Adds to `loss`."""
+    for c in range(len(loss)):
+        for t in range(paths.size[c]):
+            tag = paths.right[paths.right_at[c] + t] // m
+            if paths.found[paths.found_at[c] + t] // m != tag:
+                loss[c] += tag_costs[tag]
+
+
+@kernel
+def most_values(x: Features, paths: Paths, c: int) -> int:
+    """How long a row can be: two of each feature of a token that differs, and four a token for the rest."""
+    most = 2 * paths.size[c] + 4
+    for t in range(paths.size[c]):
+        if paths.found[paths.found_at[c] + t] != paths.right[paths.right_at[c] + t]:
+            most += 2 * n_values(x, paths.first[c] + t)
+    return int(most)
+
+
+@kernel
+def sum_of_most(x: Features, paths: Paths) -> int:
+    most = 0
+    for c in range(len(paths.first)):
+        most += most_values(x, paths, c)
+    return most
+
+
+def n_values(x: Features, row: int) -> int:
+    """How many features a row stores."""
+    return x.values.shape[1] if isinstance(x, DenseRows) else int(x.indptr[row + 1] - x.indptr[row])
+
+
+@specialise(n_values)
+def _n_values(x: Any, row: Any) -> Any:  # noqa: ARG001
+    def dense(x: Any, row: Any) -> Any:  # noqa: ARG001
+        return x.values.shape[1]
+
+    def csr(x: Any, row: Any) -> Any:
+        return x.indptr[row + 1] - x.indptr[row]
+
+    return dense if is_dense(x) else csr
+
+
+@kernel
+def fill_rows(
+    x: Features,
+    paths: Paths,
+    scale: Floats,
+    n_states: int,
+    n_features: int,
+    transitions: bool,
+    boundaries: bool,
+    indptr: Ints,
+    indices: Any,
+    values: Any,
+) -> None:
+    """Rows with ascending columns, each named once, and no zeros; fills indptr, indices and values."""
+    room = 0
+    for c in range(len(scale)):
+        room = max(room, most_values(x, paths, c))
+    columns, parts = np.empty(room, np.int64), np.empty(room)
+    for c in range(len(scale)):
+        first, n = paths.first[c], paths.size[c]
+        right = paths.right[paths.right_at[c] : paths.right_at[c] + n]
+        found = paths.found[paths.found_at[c] : paths.found_at[c] + n]
+        size = add_emissions(x, first, right, found, n_states, columns, parts)
+        at = write_merged(columns[:size], parts[:size], scale[c], indptr[c], indices, values)
+        size = add_pairs(right, found, n_states, n_states * n_features, transitions, boundaries, columns, parts)
+        indptr[c + 1] = write_merged(columns[:size], parts[:size], scale[c], at, indices, values)
+
+
+def add_emissions(
+    x: Features, first: int, right: Int32s, found: Int32s, n_states: int, columns: Ints, parts: Floats
+) -> int:
+    """+features at the right state and −features at the one found, for tokens where they differ; returns how many."""
+    size = 0
+    for t in np.flatnonzero(right != found):
+        row = first + t
+        if isinstance(x, DenseRows):
+            which = np.flatnonzero(x.values[row])
+            own = x.values[row][which]
+        else:
+            at = slice(x.indptr[row], x.indptr[row + 1])
+            which, own = x.indices[at].astype(np.int64), x.values[at]
+        for tag, sign in ((right[t], 1.0), (found[t], -1.0)):
+            columns[size : size + len(which)] = which * n_states + tag
+            parts[size : size + len(which)] = sign * own
+            size += len(which)
+    return size
+
+
+@specialise(add_emissions)
+def _add_emissions(x: Any, first: Any, right: Any, found: Any, n_states: Any, columns: Any, parts: Any) -> Any:  # noqa: ARG001
+    def dense(x: Any, first: Any, right: Any, found: Any, n_states: Any, columns: Any, parts: Any) -> Any:
+        size = 0
+        for j in range(x.values.shape[1]):
+            for t in range(len(right)):
+                if right[t] != found[t] and x.values[first + t, j] != 0.0:
+                    columns[size], parts[size] = j * n_states + right[t], x.values[first + t, j]
+                    columns[size + 1], parts[size + 1] = j * n_states + found[t], -x.values[first + t, j]
+                    size += 2
+        return size
+
+    def csr(x: Any, first: Any, right: Any, found: Any, n_states: Any, columns: Any, parts: Any) -> Any:
+        size = 0
+        for t in range(len(right)):
+            if right[t] != found[t]:
+                for p in range(x.indptr[first + t], x.indptr[first + t + 1]):
+                    column = np.int64(x.indices[p]) * n_states
+                    columns[size], parts[size] = column + right[t], x.values[p]
+                    columns[size + 1], parts[size + 1] = column + found[t], -x.values[p]
+                    size += 2
+        return size
+
+    return dense if is_dense(x) else csr
+
+
+@kernel
+def add_pairs(
+    right: Int32s,
+    found: Int32s,
+    n_states: int,
+    base: int,
+    transitions: bool,
+    boundaries: bool,
+    columns: Ints,
+    parts: Floats,
+) -> int:
+    """±1 at the transitions, the start and the end of both paths where they differ; returns how many."""
+    n, size = len(right), 0
+    if transitions:
+        for t in range(1, n):
+            if right[t] != found[t] or right[t - 1] != found[t - 1]:
+                columns[size], parts[size] = base + right[t - 1] * n_states + right[t], 1.0
+                columns[size + 1], parts[size + 1] = base + found[t - 1] * n_states + found[t], -1.0
+                size += 2
+        base += n_states * n_states
+    if boundaries:
+        for t in (0, n - 1):
+            if right[t] != found[t]:
+                columns[size], parts[size] = base + right[t], 1.0
+                columns[size + 1], parts[size + 1] = base + found[t], -1.0
+                size += 2
+            base += n_states
+    return size
+
+
+@kernel
+def write_merged(columns: Ints, parts: Floats, scale: float, at: int, indices: Any, values: Any) -> int:
+    """Sort by column, add up what names the same one, and write what is not 0 from place `at` on; returns the end."""
+    order = np.argsort(columns, kind="mergesort")
+    k = 0
+    while k < len(order):
+        column, total = columns[order[k]], 0.0
+        while k < len(order) and columns[order[k]] == column:
+            total += parts[order[k]]
+            k += 1
+        if total != 0.0:
+            indices[at], values[at] = column, scale * total
+            at += 1
+    return at

@@ -1,0 +1,216 @@
+"""How do trees become a data set: grammar, vocabulary, and blocks of sentences with their derivations?
+
+The trees for training are read once to collect the grammar and the vocabulary, and once more to be written; a data
+set for testing takes both from the one for training. A sentence is a sequence: a word is a token with one feature,
+which is the word itself or, if that is rare, its shape, and with its tag as y. Two columns of runs go with it: `tree`,
+the derivation as grammar.py writes it, and `text`, the words as they stood in the source.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distdual.data.dataset import open_dataset
+from distdual.data.layout import VOCABULARY
+from distdual.data.prepare_options import Options, TestMask
+from distdual.data.shard import Block, Runs
+from distdual.data.sources.base import Attached, Source
+from distdual.data.sources.vocabulary import Vocabulary
+from distdual.data.storage.location import Location
+from distdual.errors import InputError
+from distdual.kernels.rows import CsrRows
+from distdual.problems.parsing.brackets import Tree, cleaned, trees_of
+from distdual.problems.parsing.grammar import UNKNOWN, Grammar, GrammarBuilder, Reading, read_grammar
+
+BLOCK_TREES = 1000
+SUFFIX = 2  # letters that the shape of a word ends with
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeOptions:
+    """What `prepare` can be told about trees; None leaves the default, or what the grammar says."""
+
+    max_length: int | None = None
+    """Leave out sentences of more words."""
+
+    grammar: Location | None = None
+    """A data set whose grammar and vocabulary to use: for test data, that of the training data."""
+
+    binarise: str | None = None
+    markov_order: int | str | None = None
+    function_tags: bool | None = None
+    traces: bool | None = None
+    min_count: int | None = None
+
+    def reading(self) -> Reading:
+        """How to read trees where no grammar is given."""
+        names = [field.name for field in fields(Reading)]
+        told: dict[str, Any] = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        order = told.get("markov_order")
+        if isinstance(order, str):
+            if order != "all" and not order.isdigit():
+                raise InputError(f"markov_order must be a number or 'all', got {order!r}")
+            told["markov_order"] = None if order == "all" else int(order)
+        if self.grammar is not None and told:
+            raise InputError(f"{', '.join(told)}: the grammar of {self.grammar} decides this already; leave it out")
+        if self.max_length is not None and self.max_length < 1:
+            raise InputError(f"max_length must be 1 or more, got {self.max_length}")
+        return Reading(**told)
+
+
+class Treebank(NamedTuple):
+    """What `write` needs besides the general options."""
+
+    sources: list[Source]
+    attached: Attached
+
+
+def open_treebank(files: Sequence[Location], told: TreeOptions, options: Options) -> Treebank:
+    """Sources of sentences, once the grammar and the vocabulary are known."""
+    if options.scale != "none":
+        raise InputError(f"scale {options.scale!r} has no meaning for words; leave it out")
+    if options.n_features is not None:
+        raise InputError("n_features has no meaning for words: the vocabulary decides; leave it out")
+    reading = told.reading()
+    if told.grammar is None:
+        grammar, vocabulary = collect(files, reading, told.max_length, options)
+    else:
+        grammar, vocabulary = stored(told.grammar)
+    features = {word: k for k, word in enumerate(vocabulary)}
+
+    def source(file: Location) -> Source:
+        def blocks() -> Iterator[Block]:
+            return blocks_from_trees(read(file, grammar.reading, told.max_length), grammar, features)
+
+        return Source(str(file), blocks, len(vocabulary))
+
+    texts = {"grammar": grammar.to_text(), VOCABULARY: Vocabulary(vocabulary).to_text()}
+    return Treebank([source(file) for file in files], Attached(texts=texts, labels=grammar.tags))
+
+
+def stored(location: Location) -> tuple[Grammar, list[str]]:
+    """The grammar and the vocabulary of a data set."""
+    texts = open_dataset(location).texts
+    if not {"grammar", VOCABULARY} <= set(texts):
+        raise InputError(f"{location}: the data set holds no grammar; name one that was prepared with --problem cfg")
+    return read_grammar(texts["grammar"]), Vocabulary.from_text(texts[VOCABULARY]).names
+
+
+def read(file: Location, reading: Reading, max_length: int | None) -> Iterator[tuple[str, Tree]]:
+    """The trees of a file, cleaned, and where each ends; without those of nothing but traces or of too many words."""
+    for line, tree in trees_of(file):
+        found = cleaned(tree, function_tags=reading.function_tags, traces=reading.traces)
+        if found is not None and (max_length is None or sum(1 for _ in found.leaves()) <= max_length):
+            yield f"{file}, line {line}", found
+
+
+def collect(
+    files: Sequence[Location], reading: Reading, max_length: int | None, options: Options
+) -> tuple[Grammar, list[str]]:
+    """The grammar and the vocabulary of the training part."""
+    builder, seen = GrammarBuilder(reading), Counter[tuple[str, str]]()
+    test = TestMask(options)
+    for file in files:
+        for where, tree in read(file, reading, max_length):
+            if not test.next(1)[0]:
+                check_labels(tree, where)
+                builder.add(tree)
+                seen.update((str(leaf.below), leaf.label) for leaf in tree.leaves())
+    if not seen:
+        raise InputError(f"{', '.join(map(str, files))}: there are no trees to read a grammar off")
+    words = Counter[str]()
+    for (word, _), count in seen.items():
+        words[word] += count
+    vocabulary, grammar = vocabulary_of(words, reading.min_count), builder.finish()
+    features = {word: k for k, word in enumerate(vocabulary)}
+    found = {(feature_of(word, features), grammar.number_of["tag", tag]) for word, tag in seen}
+    lexicon = sorted((feature, tag) for feature, tag in found if feature is not None)
+    return replace(grammar, lexicon=tuple(lexicon)), vocabulary
+
+
+def check_labels(tree: Tree, where: str) -> None:
+    if tree.label == UNKNOWN:
+        raise InputError(f"{where}: the label {UNKNOWN} stands for labels that a grammar does not know; rename it")
+    for child in tree.children:
+        check_labels(child, where)
+
+
+# --- words
+
+
+def vocabulary_of(words: Counter[str], min_count: int) -> list[str]:
+    """Words that are frequent enough, then the shapes of the others: with their last letters if these are, too."""
+    rare = {word: count for word, count in words.items() if count < min_count}
+    shapes, plain = Counter[str](), set()
+    for word, count in rare.items():
+        shapes[shape(word, SUFFIX)] += count
+    for word in rare:
+        if shapes[shape(word, SUFFIX)] < min_count:
+            plain.add(shape(word))
+    frequent = {found for found, count in shapes.items() if count >= min_count}
+    return sorted(set(words) - set(rare)) + sorted(frequent | plain)
+
+
+def shape(word: str, suffix: int = 0) -> str:
+    """What a word looks like: capitals, small letters, digits, hyphens, other signs; then its last letters.
+
+    A bracket cannot be in a word, so no word is a shape.
+    """
+    signs = "".join(
+        sign
+        for sign, there in (
+            ("A" if word.isupper() else "Aa" if word[:1].isupper() else "a", any(map(str.isalpha, word))),
+            ("0", any(map(str.isdigit, word))),
+            ("-", "-" in word),
+            (".", any(not c.isalnum() and c != "-" for c in word)),
+        )
+        if there
+    )
+    ending = word[-suffix:].lower() if suffix and len(word) > suffix and word[-suffix:].isalpha() else ""
+    return f"({signs} {ending})" if ending else f"({signs})"
+
+
+def feature_of(word: str, features: dict[str, int]) -> int | None:
+    """The number of the word, else of its shape with and without its last letters; None if none is known."""
+    for name in (word, shape(word, SUFFIX), shape(word)):
+        if name in features:
+            return features[name]
+    return None
+
+
+# --- blocks
+
+
+def blocks_from_trees(trees: Iterator[tuple[str, Tree]], grammar: Grammar, features: dict[str, int]) -> Iterator[Block]:
+    while some := [tree for _, tree in islice(trees, BLOCK_TREES)]:
+        yield block_of(some, grammar, features)
+
+
+def block_of(trees: Sequence[Tree], grammar: Grammar, features: dict[str, int]) -> Block:
+    leaves = [list(tree.leaves()) for tree in trees]
+    found = [feature_of(str(leaf.below), features) for words in leaves for leaf in words]
+    indptr = np.concatenate([[0], np.cumsum([number is not None for number in found])])
+    indices = np.array([number for number in found if number is not None], dtype=np.int32)
+    tags = [leaf.label if ("tag", leaf.label) in grammar.number_of else UNKNOWN for words in leaves for leaf in words]
+    texts = [" ".join(str(leaf.below) for leaf in words).encode() for words in leaves]
+    return Block(
+        CsrRows(indptr.astype(np.int64), indices, np.ones(len(indices), dtype=np.float32)),
+        np.array(tags),
+        tokens=bounds([len(words) for words in leaves]),
+        runs={
+            "tree": runs_of([grammar.encode(tree) for tree in trees]),
+            "text": runs_of([np.frombuffer(text, dtype=np.uint8) for text in texts]),
+        },
+    )
+
+
+def runs_of(parts: Sequence[Any]) -> Runs:
+    return Runs(bounds([len(part) for part in parts]), np.concatenate(parts))
+
+
+def bounds(lengths: Sequence[int]) -> Any:
+    return np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])

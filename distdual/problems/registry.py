@@ -1,0 +1,160 @@
+"""The problems by name: the class that a config or a model names, and the problem made from its options."""
+
+import dataclasses
+import importlib
+import re
+import sys
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from distdual.config import check_choice, convert, nearest
+from distdual.errors import InputError
+from distdual.field_docs import Field, fields_of
+from distdual.problems.base import Problem
+from distdual.problems.binary import Binary
+from distdual.problems.chain.problem import Chain
+from distdual.problems.latent.bags import Latent
+from distdual.problems.latent.chain import LatentChain
+from distdual.problems.latent.multiclass import LatentMulticlass
+from distdual.problems.multiclass import Multiclass
+from distdual.problems.parsing.problem import Cfg
+from distdual.problems.regression import Regression
+from distdual.problems.user.problem import UserProblem
+
+BUILT_IN = (Binary, Multiclass, Regression, Chain, Cfg, Latent, LatentMulticlass, LatentChain)
+KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in BUILT_IN}
+
+NAME = re.compile(r"([^\W\d]\w*)(\.[^\W\d]\w*)*:([^\W\d]\w*)(\.[^\W\d]\w*)*")
+
+FROM_DATA = ("n_features", "classes")
+
+Named = str | type[UserProblem]
+
+
+def is_own(kind: Any) -> bool:
+    return isinstance(kind, str) and ":" in kind
+
+
+def class_of(kind: str) -> type[Any]:
+    """The class that the user names."""
+    if is_own(kind):
+        return own_class(kind)
+    check_choice("problem.kind", kind, [*KINDS, "package.module:Class"])
+    return KINDS[kind]
+
+
+def trusted_class(kind: str, named: Named | None) -> type[Any]:
+    """The class that a model names; if it is code of somebody's, the user must have named the same."""
+    cls = own_class(named) if isinstance(named, str) and is_own(named) else named
+    if is_own(kind) and cls is None:
+        raise InputError(
+            f"the model's problem is {kind}, which is code that would be run; "
+            f"if you know and trust it, name it: --problem {kind}, or problem={kind!r}"
+        )
+    found = cls.kind if isinstance(cls, type) else cls
+    if found not in (None, kind):
+        raise InputError(f"the model's problem is {kind}, not {found}")
+    return cls if isinstance(cls, type) else class_of(kind)
+
+
+def own_class(name: str) -> type[UserProblem]:
+    """Import "package.module:Class", a subclass of UserProblem."""
+    if not NAME.fullmatch(name):
+        raise InputError(f"{name!r} names no problem; expected package.module:Class")
+    module, _, path = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise InputError(f"{name}: there is no module {error.name} on the path or in the current folder") from None
+    except Exception as error:
+        raise InputError(f"{name}: importing {module} failed: {type(error).__name__}: {error}") from error
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, type) or not issubclass(found, UserProblem):
+        raise InputError(f"{name}: module {module} has no class {path} that is a subclass of distdual.UserProblem")
+    missing = sorted(found.__abstractmethods__)
+    if missing:
+        raise InputError(f"{name}: {', '.join(missing)} must be defined")
+    return found
+
+
+def search_also(*folders: Path) -> None:
+    """Look for modules in these folders, too, after all other places: nothing there can stand in for another module."""
+    for folder in folders:
+        if (place := str(folder.resolve())) not in sys.path:
+            sys.path.append(place)
+
+
+def make_problem(
+    kind: str,
+    options: Mapping[str, Any],
+    *,
+    n_features: int,
+    classes: tuple[str, ...],
+    texts: Mapping[str, str] | None = None,
+) -> Problem:
+    """The problem that [problem] of a config asks for, on data of this shape and with these texts."""
+    return build(class_of(kind), options, n_features=n_features, classes=classes, texts=texts)
+
+
+def problem_from(
+    description: Mapping[str, Any], named: Named | None = None, texts: Mapping[str, str] | None = None
+) -> Problem:
+    """The problem that `describe` wrote down; a user's own must also be `named` by who asks."""
+    cls = trusted_class(description["kind"], named)
+    apart = ("kind", *FROM_DATA, *cls.texts)
+    made = build(
+        cls,
+        {key: value for key, value in description.items() if key not in apart},
+        n_features=description["n_features"],
+        classes=tuple(description["classes"]),
+        texts=texts,
+    )
+    check_texts(made, description)
+    return made
+
+
+def texts_of(description: Mapping[str, Any], named: Named | None = None) -> tuple[str, ...]:
+    """The texts that `problem_from` needs."""
+    names: tuple[str, ...] = trusted_class(description["kind"], named).texts
+    return names
+
+
+def check_texts(problem: Problem, description: Mapping[str, Any]) -> None:
+    """A problem is what its description says only if its texts are the same."""
+    for name in problem.texts:
+        if problem.describe()[name] != description.get(name):
+            raise InputError(f"the {name} is not the one that the model was trained with")
+
+
+def own_fields(cls: type[Any]) -> list[Field]:
+    """The keys of [problem] that this problem has, with what they mean."""
+    return [field for field in fields_of(cls) if field.name not in (*FROM_DATA, *cls.texts)]
+
+
+def build(
+    cls: type[Any],
+    options: Mapping[str, Any],
+    *,
+    n_features: int,
+    classes: tuple[str, ...],
+    texts: Mapping[str, str] | None = None,
+) -> Problem:
+    apart = (*FROM_DATA, *cls.texts)
+    known = {f.name: f for f in dataclasses.fields(cls) if f.name not in apart}
+    hints = typing.get_type_hints(cls)
+    values = {}
+    for key, value in options.items():
+        if key not in known:
+            raise InputError(f"[problem] of kind {cls.kind!r}: unknown key {key}{nearest(key, known, 'problem.')}")
+        values[key] = convert(hints[key], value, "[problem]", f"problem.{key}")
+    for name in cls.texts:
+        if name not in (texts or {}):
+            raise InputError(
+                f"a {cls.kind} problem needs a data set with a {name}; prepare it with --problem {cls.kind}"
+            )
+    from_texts = {name: texts[name] for name in cls.texts} if texts else {}
+    made: Problem = cls(n_features=n_features, classes=classes, **from_texts, **values)
+    return made

@@ -1,0 +1,263 @@
+"""How does a user state a problem? With a feature map φ, a loss and a loss-augmented argmax, in plain Python.
+
+    l_iy = loss(y_i, y),   x_iy = φ(x_i, y_i) − φ(x_i, y)      one constraint for each output y, named by encode(y)
+
+Rows are rounded to float32, and the slack is that of the rounded row of the y that `argmax` found.
+"""
+
+import contextlib
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdual.data.shard import Shard
+from distdual.errors import InputError
+from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Ints, Singles, product
+from distdual.problems.base import Constraints, Keys, Offenders, Problem
+
+Vector = NDArray[Any] | tuple[Any, Any]
+"""A vector in full, or its (indices, values)."""
+
+
+class SparseVector(NamedTuple):
+    indices: Ints
+    values: NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserProblem(Problem):
+    """Subclass this, define `n_weights`, `feature_map`, `loss` and `argmax`, and name it as problem.kind.
+
+    Keys of [problem] are the dataclass fields that the subclass adds (decorate it as this class is). For speed override
+    `offenders` and `constraints` by kernels over a whole shard; `distdual check-problem` compares them with these.
+    """
+
+    sparse_x: ClassVar[bool] = False
+    """True: x is handed over as (indices, values); False: as a float32 vector, however it is stored."""
+
+    oracle_work: ClassVar[float] = 100.0
+
+    n_features: int
+    classes: tuple[str, ...] = ()
+    """The labels of the data set; none where they are numbers to regress on."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.kind = f"{cls.__module__}:{cls.__qualname__}"
+
+    # --- what the user says
+
+    @property
+    @abstractmethod
+    def n_weights(self) -> int:  # type: ignore[override]
+        """Length of w and of every feature map."""
+
+    @abstractmethod
+    def feature_map(self, x: Any, y: Any) -> Vector:
+        """φ(x, y): all n_weights values, or (indices, values) of those that are not 0."""
+
+    @abstractmethod
+    def loss(self, y_true: Any, y: Any) -> float:
+        """What predicting y costs; at least 0, and 0 where y is right."""
+
+    @abstractmethod
+    def argmax(self, w: Floats, x: Any, y_true: Any) -> Any:
+        """An output y that maximises loss(y_true, y) + ⟨w, φ(x, y)⟩."""
+
+    def predict_one(self, w: Floats, x: Any) -> Any:
+        """An output y that maximises ⟨w, φ(x, y)⟩; tries all of `outputs` unless it is overridden."""
+        every = self.outputs(x)
+        if every is None:
+            raise InputError(f"{self.kind} cannot predict: it defines neither predict_one nor outputs")
+        return max(every, key=lambda y: self.dot(w, self.feature_map(x, y)))
+
+    def outputs(self, x: Any) -> Iterable[Any] | None:  # noqa: ARG002 - for those who override it
+        """All outputs y of an example, where they can be listed."""
+        return None
+
+    def is_output(self, x: Any, y: Any) -> bool:
+        """Whether y is an output of x at all; `verify` asks it of what a model names. Tries `outputs` if it can."""
+        every = self.outputs(x)
+        return every is None or y in every
+
+    def truth(self, label: int | float) -> Any:
+        """The right output for a label of the data set: the number of a class in `classes`, or a target."""
+        return label
+
+    def encode(self, y: Any) -> tuple[int, ...]:
+        """The whole numbers that name an output."""
+        return tuple(int(part) for part in y) if isinstance(y, Sequence | np.ndarray) else (int(y),)
+
+    def decode(self, key: tuple[int, ...]) -> Any:
+        """The output of that name: a number, or a tuple of several."""
+        return key[0] if len(key) == 1 else key
+
+    # --- what follows from it
+
+    def offenders(self, w: Floats, shard: Shard) -> Offenders:
+        slack = np.full(shard.n_examples, np.nan)
+        keys: list[tuple[int, ...]] = [()] * shard.n_examples
+        for i, x in self.readable(shard):
+            with self.naming(shard, i):
+                y_true = self.truth(shard.y[i].item())
+                y = self.argmax(w, x, y_true)
+                slack[i] = np.maximum(0.0, float(self.loss(y_true, y)) - dot_row(w, self.row(x, y_true, y)))
+                keys[i] = self.encode(y)
+        return Offenders(slack, join_keys(keys))
+
+    def costs(self, shard: Shard) -> Floats:
+        return np.ones(shard.n_examples) if shard.cost is None else shard.cost
+
+    def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
+        margin, rows = np.empty(len(chosen)), []
+        for k, i in enumerate(chosen):
+            with self.naming(shard, i):
+                x, y_true = self.example(shard, i), self.truth(shard.y[i].item())
+                y = self.decode(key_of(keys, k))
+                margin[k] = self.loss(y_true, y)
+                rows.append(self.row(x, y_true, y))
+        joined = join_vectors(rows, self.n_weights)
+        return Constraints(shard.first + chosen, self.costs(shard)[chosen], margin, joined, keys)
+
+    def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:
+        for k, i in enumerate(chosen):
+            key = key_of(keys, k)
+            with self.naming(shard, i):
+                if not self.is_output(self.example(shard, i), self.decode(key)):
+                    raise InputError(f"{self.kind}: example {shard.first + i} has no output that {key} names")
+
+    def predict(self, w: Floats, shard: Shard) -> NDArray[Any]:
+        """A number where outputs are one each, else text: the numbers with spaces between them."""
+        keys: list[tuple[int, ...]] = []
+        for i in range(shard.n_examples):
+            with self.naming(shard, i):
+                keys.append(self.encode(self.predict_one(w, self.example(shard, i))))
+        if all(len(key) == 1 for key in keys):
+            return np.array([key[0] for key in keys], dtype=np.int32)
+        return np.array([" ".join(map(str, key)) for key in keys])
+
+    def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
+        keys = [
+            tuple(map(int, str(name).split())) if predicted.dtype.kind == "U" else (int(name),) for name in predicted
+        ]
+        losses = [self.loss(self.truth(label.item()), self.decode(key)) for label, key in zip(y, keys, strict=True)]
+        return {"n": float(len(y)), "loss": float(sum(losses))}
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": self.kind, **{f.name: plain(getattr(self, f.name)) for f in fields(self)}}
+
+    # --- an example, a row
+
+    @contextlib.contextmanager
+    def naming(self, shard: Shard, i: int) -> Iterator[None]:
+        """Whatever the user's code raises is the user's to mend: told in a sentence, with the example."""
+        try:
+            yield
+        except InputError:
+            raise
+        except Exception as error:
+            where = f"{self.kind}: example {shard.first + i}"
+            raise InputError(f"{where}: raised {type(error).__name__}: {error}") from error
+
+    def readable(self, shard: Shard) -> Iterator[tuple[int, Any]]:
+        """The examples whose features are all finite; the others have no slack that is a number."""
+        for i in range(shard.n_examples):
+            x = self.example(shard, i)
+            if np.isfinite(x[1] if self.sparse_x else x).all():
+                yield i, x
+
+    def example(self, shard: Shard, i: int) -> Any:
+        """x of example i, a copy: what the user does to it stays with the user."""
+        if isinstance(shard.x, DenseRows):
+            x = shard.x.values[i].copy()
+            return (np.flatnonzero(x), x[x != 0]) if self.sparse_x else x
+        at = slice(shard.x.indptr[i], shard.x.indptr[i + 1])
+        indices, values = shard.x.indices[at].astype(np.int64), shard.x.values[at].copy()
+        if self.sparse_x:
+            return indices, values
+        x = np.zeros(self.n_features, dtype=np.float32)
+        x[indices] = values
+        return x
+
+    def row(self, x: Any, y_true: Any, y: Any) -> SparseVector:
+        """φ(x, y_true) − φ(x, y) in float32, its columns in ascending order."""
+        right, wrong = self.feature_map(x, y_true), self.feature_map(x, y)
+        if isinstance(right, tuple) or isinstance(wrong, tuple):
+            a, b = self.checked(right), self.checked(wrong)
+            indices, place = np.unique(np.concatenate([a.indices, b.indices]), return_inverse=True)
+            values = np.concatenate([a.values, -b.values])
+            return single(indices, np.bincount(place, values, minlength=len(indices)).astype(np.float64))
+        return single(np.arange(self.n_weights), self.full(right) - self.full(wrong))
+
+    def dot(self, w: Floats, vector: Vector) -> float:
+        """⟨w, φ⟩ of what `feature_map` returned."""
+        return dot_row(w, self.checked(vector))
+
+    def checked(self, vector: Vector) -> SparseVector:
+        """What `feature_map` returned, if no kernel can be hurt by it."""
+        if isinstance(vector, tuple):
+            indices, values = (np.asarray(part) for part in vector)
+            whole = indices.dtype.kind in "iu" and (
+                not len(indices) or 0 <= indices.min() <= indices.max() < self.n_weights
+            )
+            if indices.ndim != 1 or indices.shape != values.shape or not whole:
+                raise InputError(
+                    f"{self.kind}: feature_map must name weights from 0 to {self.n_weights - 1}, each with its value"
+                )
+            return SparseVector(indices.astype(np.int64), values.astype(np.float64))
+        values = self.full(vector)
+        where = np.flatnonzero(values)
+        return SparseVector(where, values[where])
+
+    def full(self, vector: NDArray[Any]) -> Floats:
+        """The same for a vector in full."""
+        values = np.asarray(vector, dtype=np.float64)
+        if values.shape != (self.n_weights,):
+            raise InputError(
+                f"{self.kind}: feature_map must return {self.n_weights} values, got an array of shape {values.shape}"
+            )
+        return values
+
+
+def single(indices: Ints, values: Floats) -> SparseVector:
+    """What is not 0 in float32; what is too large for it shows as an infinite loss."""
+    with np.errstate(over="ignore"):
+        rounded = values.astype(np.float32)
+    kept = rounded != 0
+    return SparseVector(indices[kept], rounded[kept])
+
+
+def dot_row(w: Floats, row: SparseVector) -> float:
+    return product(w[row.indices], row.values.astype(np.float64))
+
+
+def key_of(keys: Keys, k: int) -> tuple[int, ...]:
+    return tuple(keys.values[keys.indptr[k] : keys.indptr[k + 1]].tolist())
+
+
+def join_keys(keys: list[tuple[int, ...]]) -> Keys:
+    indptr = np.concatenate([[0], np.cumsum([len(key) for key in keys], dtype=np.int64)])
+    return Keys(indptr, np.array([part for key in keys for part in key], dtype=np.int32))
+
+
+def join_vectors(vectors: list[SparseVector], width: int) -> Features:
+    """One row each, in CSR or dense form, whichever is smaller."""
+    lengths = [len(vector.indices) for vector in vectors]
+    indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    indices = np.concatenate([np.empty(0, dtype=np.int64), *(vector.indices for vector in vectors)])
+    values: Singles = np.concatenate([np.empty(0, dtype=np.float32), *(vector.values for vector in vectors)])
+    index_type = np.int32 if width <= 2**31 else np.int64
+    if indptr.nbytes + len(values) * (4 + np.dtype(index_type).itemsize) <= 4 * len(vectors) * width or not vectors:
+        return CsrRows(indptr, indices.astype(index_type), values)
+    dense = np.zeros((len(vectors), width), dtype=np.float32)
+    dense[np.repeat(np.arange(len(vectors)), lengths), indices] = values
+    return DenseRows(dense)
+
+
+def plain(value: Any) -> Any:
+    """A field as model.json keeps it."""
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,74 @@
+"""What is written down of a run: what it has cost, and a line for every round?"""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from distdual.scan.scan import ShardReport
+
+
+@dataclass(slots=True)
+class Totals:
+    """What the run has cost so far."""
+
+    passes: int = 0
+    rounds: int = 0
+    oracle_calls: int = 0
+    calls_saved: int = 0  # by constraints from recent offenders
+    offenders: int = 0  # received from workers
+    kept: int = 0  # of these, that went into the cache
+    stale: int = 0  # that were no longer violated when they arrived
+    pruned: int = 0
+    coalesced: int = 0
+    wire_bytes: int = 0  # of constraints' rows, from workers to the coordinator
+    published_bytes: int = 0  # of weights, before they are copied to every worker
+    bytes_read: int = 0
+    gets: int = 0  # objects asked for to read them
+    read_seconds: float = 0.0
+    scan_seconds: float = 0.0
+    idle_seconds: float = 0.0  # of workers' threads, together
+    wait_seconds: float = 0.0  # of the coordinator
+    ascent_seconds: float = 0.0
+
+    def told(self) -> dict[str, Any]:
+        """By name. `asdict` would look into every number whether there is something in it to copy."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One line of the run log."""
+
+    seconds: float
+    version: int
+    shards: int
+    certify: bool
+    lower: float
+    upper: float  # the lowest certified so far; infinity before the first
+    gap: float
+    estimate: float  # of the gap, from losses at different weights
+    cache_rows: int
+    cache_bytes: int
+    support: int
+    totals: dict[str, Any]
+    slack: str = "example"  # who shares one
+    events: list[str] = field(default_factory=list)  # what was done to the cache or to the groups, and what went wrong
+    staleness: list[int] = field(default_factory=list)  # reports by how many versions old they were on arrival
+    workers: dict[str, list[float]] = field(default_factory=dict)  # examples scanned and busy seconds of each
+
+
+@dataclass(slots=True)
+class Since:
+    """What has happened since the last line of the run log."""
+
+    seconds: float
+    busy: float = 0.0
+    staleness: list[int] = field(default_factory=list)
+    workers: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, report: ShardReport, age: int) -> None:
+        self.staleness += [0] * (age + 1 - len(self.staleness))
+        self.staleness[age] += 1
+        busy = report.read_seconds + report.compute_seconds
+        self.busy += busy
+        known = self.workers.get(report.worker, [0, 0.0])
+        self.workers[report.worker] = [known[0] + report.n_examples, known[1] + busy]

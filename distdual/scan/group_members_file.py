@@ -1,0 +1,106 @@
+"""Where is it written down whose offenders a group's row is the sum of?
+
+The worker that finds rows writes one file for them; the coordinator keeps but a reference, so that its memory does not
+grow with the data, and `verify` builds the rows again from the data set. A file NUMBER.npz holds plain arrays:
+
+    begin, end   (n_rows,) the examples of the shard that bits speak of
+    bits         one bit for each of these, row by row, each row padded to whole bytes: is the example a member?
+    lengths      how many numbers the key of each member has; a single one where all have as many
+    keys         the numbers, member by member, in the smallest type that holds them
+"""
+
+import io
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdual.data.storage.location import Location
+from distdual.data.storage.npy_io import unzip
+from distdual.errors import InputError
+from distdual.problems.base import Keys
+from distdual.scan.slack_groups import Members
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """A file of members, in the folder of a run."""
+
+    folder: Location
+    number: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.number:08d}.npz"
+
+    def write(self, members: Members) -> None:
+        """Nothing is written where there are no rows."""
+        if len(members.indptr) > 1:
+            self.folder.write(self.name, pack(members))
+
+    def read(self) -> Members:
+        try:
+            return unpack(unzip(self.folder.read(self.name)))
+        except (ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{self.folder}/{self.name}: not a file of members: {error}") from None
+
+
+def pack(members: Members) -> bytes:
+    begin = members.example[members.indptr[:-1]]
+    end = members.example[members.indptr[1:] - 1] + 1
+    n_bytes = (end - begin + 7) // 8
+    starts = np.concatenate([[0], np.cumsum(n_bytes)])
+    row = np.repeat(np.arange(len(begin)), np.diff(members.indptr))
+    bits = np.zeros(8 * starts[-1], dtype=np.bool_)
+    bits[8 * starts[row] + members.example - begin[row]] = True
+    lengths = np.diff(members.keys.indptr)
+    same = not len(lengths) or bool((lengths == lengths[0]).all())
+    buffer = io.BytesIO()
+    np.savez(
+        buffer,
+        begin=begin,
+        end=end,
+        bits=np.packbits(bits, bitorder="little"),
+        lengths=(lengths[:1] if same else lengths).astype(np.int32),
+        keys=smallest(members.keys.values),
+    )
+    return buffer.getvalue()
+
+
+def unpack(arrays: Mapping[str, NDArray[Any]]) -> Members:
+    """Members as they were packed; what does not fit together is a ValueError."""
+    begin, end, bits, lengths, values = (arrays[name] for name in ("begin", "end", "bits", "lengths", "keys"))
+    if not all(part.ndim == 1 and part.dtype.kind in "iu" for part in (begin, end, bits, lengths, values)):
+        raise ValueError("flat arrays of whole numbers are expected")
+    if len(begin) != len(end) or (begin < 0).any() or (end <= begin).any():
+        raise ValueError("a row begins behind its end")
+    starts = np.concatenate([[0], np.cumsum((end - begin + 7) // 8)]).astype(np.int64)
+    if bits.dtype != np.uint8 or len(bits) != starts[-1]:
+        raise ValueError(f"{len(bits)} bytes of bits, {starts[-1]} are expected")
+    place = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
+    row = np.searchsorted(8 * starts, place, side="right") - 1
+    example = (begin[row] + place - 8 * starts[row]).astype(np.int64)
+    if (example >= end[row]).any():
+        raise ValueError("a bit is set behind the end of its row")
+    if len(lengths) not in (1, len(example)) or (lengths < 0).any():
+        raise ValueError(f"keys of {len(lengths)} members, {len(example)} are expected")
+    each = np.full(len(example), lengths[0]) if len(lengths) == 1 else lengths
+    indptr = np.concatenate([[0], np.cumsum(each)]).astype(np.int64)
+    if indptr[-1] != len(values):
+        raise ValueError(f"{len(values)} numbers in keys, {indptr[-1]} are expected")
+    rows = np.searchsorted(row, np.arange(len(begin) + 1)).astype(np.int64)
+    return Members(rows, example, Keys(indptr, values.astype(np.int32)))
+
+
+def smallest(values: NDArray[np.int32]) -> NDArray[Any]:
+    """The same numbers in the smallest signed type that holds them."""
+    for dtype in (np.int8, np.int16):
+        limits = np.iinfo(dtype)
+        if not len(values) or (values.min() >= limits.min and values.max() <= limits.max):
+            return values.astype(dtype)
+    return values

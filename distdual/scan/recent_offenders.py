@@ -1,0 +1,63 @@
+"""Do a shard's recent offenders give a constraint that is violated enough? (Joachims et al., section 4)
+
+The last files of members that were written for a shard are the cache: a worker needs no memory of its own, and finds
+the same wherever it runs. What it finds bounds P(w) from below only, so it is never used for an upper bound.
+"""
+
+import numpy as np
+
+from distdual.data.shard import Shard
+from distdual.kernels.jit import kernel
+from distdual.kernels.rows import CsrRows, Floats, Rows, dot
+from distdual.problems.base import Keys, Offenders, Problem
+from distdual.problems.constraint_hash import are_new, identities
+from distdual.scan.group_members_file import Notes
+from distdual.scan.slack_groups import CHUNK, Members, build
+
+MOST_BYTES = 64 << 20  # of the files that a scan looks at, newest first
+
+
+def recent_offenders(problem: Problem, shard: Shard, w: Floats, recent: tuple[Notes, ...]) -> Offenders:
+    """The worst of each example's recent offenders; slack 0 where it has none that is violated."""
+    known = gather(recent)
+    slack = np.empty(len(known.example))
+    for begin in range(0, len(slack), CHUNK):
+        built = build(problem, shard, known, begin, min(begin + CHUNK, len(slack)))
+        find_violations(whole(built.rows), built.margin, w, slack[begin : begin + CHUNK])
+    order = np.lexsort((-slack, known.example))  # the worst of each example first; of equals, the newest
+    first = order[np.append(True, np.diff(known.example[order]) > 0)[: len(order)]]
+    worst = np.zeros(shard.n_examples)
+    worst[known.example[first]] = np.maximum(0.0, slack[first])
+    lengths = np.zeros(shard.n_examples, dtype=np.int64)
+    chosen = known.keys.take(first)
+    lengths[known.example[first]] = np.diff(chosen.indptr)
+    return Offenders(worst, Keys(np.concatenate([[0], np.cumsum(lengths)]), chosen.values))
+
+
+def whole(rows: Rows) -> Rows:
+    """Sparse rows of a user's own problem may be views of every other number, which kernels do not take."""
+    return CsrRows(*(np.ascontiguousarray(part) for part in rows)) if isinstance(rows, CsrRows) else rows
+
+
+def gather(recent: tuple[Notes, ...]) -> Members:
+    """Each offender that the files name, once, the newest first; as many files as there is room for."""
+    parts: list[Members] = []
+    n_bytes = 0
+    for notes in recent:
+        part = notes.read()
+        n_bytes += part.example.nbytes + part.keys.values.nbytes
+        if parts and n_bytes > MOST_BYTES:
+            break
+        parts.append(part)
+    example = np.concatenate([part.example for part in parts])
+    lengths = np.concatenate([np.diff(part.keys.indptr) for part in parts])
+    keys = Keys(np.concatenate([[0], np.cumsum(lengths)]), np.concatenate([part.keys.values for part in parts]))
+    once = np.flatnonzero(are_new(identities(example, keys), np.empty(0, dtype=np.uint64)))
+    return Members(np.array([0, len(once)]), example[once], keys.take(once))
+
+
+@kernel
+def find_violations(rows: Rows, margin: Floats, w: Floats, out: Floats) -> None:
+    """out_k = l_k − ⟨w, x_k⟩."""
+    for k in range(len(out)):
+        out[k] = margin[k] - dot(rows, k, w)

@@ -1,0 +1,148 @@
+"""What does a worker find in one shard at one w? Pure: the same arguments give the same report."""
+
+import time
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from distdual.data.dataset import Dataset, open_once
+from distdual.data.shard import Shard
+from distdual.data.storage.location import Location
+from distdual.errors import InputError
+from distdual.kernels.rows import Floats, Ints, product
+from distdual.problems.base import Constraints, Offenders, Problem
+from distdual.problems.constraint_hash import Identities, are_new, identities
+from distdual.problems.latent.base import Completed
+from distdual.scan.cv_folds import Fold
+from distdual.scan.group_members_file import Notes
+from distdual.scan.recent_offenders import recent_offenders
+from distdual.scan.shard_reader import Loaded, Openable, made_lean, streamed
+from distdual.scan.slack_groups import EXAMPLE, SHARD, fingerprints, group_members, sum_members
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Which data set to read; `fingerprint` makes sure that all processes read the same one."""
+
+    location: Location
+    fingerprint: str
+    n_shards: int
+
+    @staticmethod
+    def of(dataset: Dataset) -> "Source":
+        return Source(dataset.location, dataset.fingerprint, dataset.n_shards)
+
+    def open(self) -> Dataset:
+        return open_once(self.location, self.fingerprint, self.n_shards)
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Ask for the worst offender of examples begin … end − 1 of one shard at weights `version`."""
+
+    shard: int
+    version: int
+    known: Identities  # offenders that need not be sent: the coordinator has them
+    begin: int = 0
+    end: int | None = None  # to the last
+    grain: int = EXAMPLE  # examples that share a slack; `begin` is a multiple of it
+    notes: Notes | None = None  # where to write down who the members of a group's row are
+    recent: tuple[Notes, ...] = ()  # if any: look for constraints among these offenders, without the oracle
+    fold: Fold | None = None  # examples that count as if they were not there
+    ticket: int = 0  # which of the scans under way it is; the report bears the same
+
+    @property
+    def nbytes(self) -> int:
+        return self.known.nbytes
+
+
+class ShardReport(NamedTuple):
+    shard: int
+    version: int
+    exact: bool
+    n_examples: int  # that the oracle was asked about
+    loss: float  # Σ_i cost_i ξ_i(w) over the examples scanned
+    offenders: Constraints  # violated and not known
+    new_loss: float  # the part of `loss` that these show
+    bytes_read: int
+    read_seconds: float
+    compute_seconds: float
+    ticket: int = 0
+    gets: int = 0
+    worker: str = ""  # who made it; "" for this process
+
+
+def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> ShardReport:
+    """One loss-augmented inference per example; rows are built only for offenders that are new."""
+    begin = time.perf_counter()
+    shard = loaded.shard
+    if (scan.begin, scan.end) != (0, None):
+        shard = shard.piece(scan.begin, shard.n_examples if scan.end is None else scan.end)
+    if scan.grain != EXAMPLE or scan.recent:
+        shard = replace(shard, kept=False)  # rows are looked at, or summed up, here
+    found = recent_offenders(problem, shard, w, scan.recent) if scan.recent else problem.offenders(w, shard)
+    if scan.fold is not None:
+        left_out = scan.fold.holds(np.arange(shard.first, shard.first + shard.n_examples))
+        found = found._replace(slack=np.where(left_out, 0.0, found.slack))
+    costs = problem.costs(shard)
+    loss = product(costs, found.slack)
+    if not np.isfinite(loss):
+        row = int(np.argmax(~np.isfinite(found.slack)))
+        raise InputError(
+            f"shard {shard.number}, row {row}: the loss is {found.slack[row]}; "
+            "its features are NaN, infinite or too large"
+        )
+    constraints, shown = offending(problem, shard, found, scan)
+    return ShardReport(
+        shard.number,
+        scan.version,
+        problem.exact and not scan.recent,
+        0 if scan.recent else shard.n_examples,
+        loss,
+        constraints,
+        product(costs[shown], found.slack[shown]),
+        loaded.bytes_read,
+        loaded.read_seconds,
+        time.perf_counter() - begin,
+        scan.ticket,
+        loaded.gets,
+    )
+
+
+def offending(problem: Problem, shard: Shard, found: Offenders, scan: Scan) -> tuple[Constraints, Ints]:
+    """What is violated and not known: a constraint an example, or one for each group of them; and their examples."""
+    if scan.grain == EXAMPLE:
+        violated = np.flatnonzero(found.slack > 0)
+        keys = found.keys.take(violated)
+        new = np.flatnonzero(are_new(identities(shard.first + violated, keys), scan.known))
+        return problem.constraints(shard, violated[new], keys.take(new)), violated[new]
+    violated = np.flatnonzero((found.slack > 0) & (problem.costs(shard) > 0))
+    members = group_members(violated, found.keys.take(violated), min(scan.grain, SHARD))
+    group, keys = fingerprints(shard.first, members, min(scan.grain, SHARD))
+    new = np.flatnonzero(are_new(identities(group, keys), scan.known))
+    members = members.take(new)
+    margin, rows = sum_members(problem, shard, members)
+    if scan.notes:
+        scan.notes.write(members._replace(example=scan.begin + members.example))
+    return Constraints(group[new], np.ones(len(new)), margin, rows, keys.take(new)), members.example
+
+
+def load_and_scan(source: Openable, problem: Problem, w: Floats, scan: Scan) -> ShardReport:
+    """For data that does not fit in memory: read, scan, forget."""
+    with streamed(source, scan.shard) as loaded:
+        return scan_shard(problem, made_lean(loaded) if wants_lean(problem) else loaded, w, scan)
+
+
+def wants_lean(problem: Problem) -> bool:
+    """Whether to leave out zeros where most features are: to find them takes as long as a few inner products.
+
+    A user's own problem gets features as they are stored, as it may look into them.
+    """
+    return is_ours(problem) and problem.reads_often
+
+
+def is_ours(problem: Problem) -> bool:
+    """Not a user's own, even if that builds on one of ours."""
+    inner = problem.problem if isinstance(problem, Completed) else problem
+    return type(inner).__module__.startswith("distdual.")

@@ -1,0 +1,244 @@
+"""Which examples share a slack, and what is the constraint of such a group?
+
+    Σ_{i of G} cost_i ξ_i(w) = max over choices of  Σ_i cost_i (l_ij − ⟨w, x_ij⟩)
+
+A group's row and margin are the sums over its members' offenders, weighted by cost; a member whose constraints all hold
+adds nothing. Its slack costs C. The optimum is the same for every partition (Joachims et al., Theorem 1, group by
+group). Sums are kept in float64: rounded ones would be no constraints of the problem.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from distdual.data.shard import Shard, join_rows
+from distdual.kernels.jit import bare_kernel, kernel
+from distdual.kernels.rows import (
+    CsrRows,
+    DenseRows,
+    Features,
+    Floats,
+    Ints,
+    OuterRows,
+    Rows,
+    add,
+    as_csr,
+    as_dense,
+    n_rows,
+)
+from distdual.problems.base import Constraints, Keys, Problem
+from distdual.problems.constraint_hash import Identities, identities
+
+EXAMPLE = 1
+SHARD = 1 << 40  # examples a group: no shard has more
+ALL = 1 << 41
+CHUNK = 4096  # examples whose rows are built at a time
+
+
+def grain_of(slack: str) -> int:
+    """Examples a group, from "example", "block:N", "shard" or "all"."""
+    named = {"example": EXAMPLE, "shard": SHARD, "all": ALL}
+    return named[slack] if slack in named else int(slack.partition(":")[2])
+
+
+def name_of(grain: int) -> str:
+    return {EXAMPLE: "example", SHARD: "shard", ALL: "all"}.get(grain, f"block:{grain}")
+
+
+def groups_of(example: Ints, grain: int, first: Ints) -> Ints:
+    """The group of each example: the number of its first member. `first` are the first examples of the shards."""
+    if grain == ALL:
+        return np.zeros_like(example)
+    begin = first[np.searchsorted(first, example, side="right") - 1]
+    return begin + (example - begin) // grain * grain
+
+
+class Members(NamedTuple):
+    """Which examples of a shard go into each row of a group, and by which of their constraints."""
+
+    indptr: Ints  # (n_rows + 1,) into the others
+    example: Ints  # within the shard, ascending within a row
+    keys: Keys
+
+    def take(self, rows: Ints) -> "Members":
+        lengths = np.diff(self.indptr)[rows]
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        at = np.repeat(self.indptr[rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
+        return Members(indptr, self.example[at], self.keys.take(at))
+
+
+def group_members(chosen: Ints, keys: Keys, grain: int) -> Members:
+    """Members of the groups that have any, from the examples of a shard, ascending, that are to go in."""
+    group = chosen // grain
+    starts = np.flatnonzero(np.append(True, group[1:] != group[:-1])[: len(group)])
+    return Members(np.append(starts, len(group)), chosen, keys)
+
+
+def fingerprints(first: int, members: Members, grain: int) -> tuple[Ints, Keys]:
+    """The group of each row and, as its key, 64 bits that tell its members and their constraints."""
+    n = len(members.indptr) - 1
+    folded = np.empty(n, dtype=np.uint64)
+    fold(identities(first + members.example, members.keys), members.indptr, folded)
+    group = first + members.example[members.indptr[:-1]] // grain * grain
+    return group, Keys(np.arange(0, 2 * n + 1, 2), folded.view(np.int32))
+
+
+def sum_members(problem: Problem, shard: Shard, members: Members) -> tuple[Floats, Features]:
+    """Margins and rows of groups, built some examples at a time."""
+    n = len(members.indptr) - 1
+    margin, parts = np.zeros(n), []
+    for begin, end in runs(members.indptr, CHUNK):
+        part = members.indptr[begin : end + 1]
+        if part[-1] - part[0] <= CHUNK:
+            built = build(problem, shard, members, int(part[0]), int(part[-1]))
+            add_margins(built.margin, built.cost, part - part[0], margin[begin:end])
+            parts.append(sum_rows(built.rows, built.cost, part - part[0], problem.n_weights))
+        else:
+            total = np.zeros((1, problem.n_weights))
+            for at in range(int(part[0]), int(part[-1]), CHUNK):
+                built = build(problem, shard, members, at, min(at + CHUNK, int(part[-1])))
+                whole = np.array([0, len(built.margin)])
+                add_margins(built.margin, built.cost, whole, margin[begin:end])
+                add_runs(built.rows, built.cost, whole, total)
+            parts.append(smaller(DenseRows(total), problem.n_weights))
+    return margin, join_smaller(parts, problem.n_weights)
+
+
+def build(problem: Problem, shard: Shard, members: Members, begin: int, end: int) -> Constraints:
+    """The constraints of members begin … end − 1; a problem that looks at all of its shard is shown a piece."""
+    chosen = members.example[begin:end]
+    low, high = int(chosen.min()), int(chosen.max()) + 1
+    return problem.constraints(shard.piece(low, high), chosen - low, members.keys.take(slice(begin, end)))
+
+
+def runs(indptr: Ints, most: int) -> list[tuple[int, int]]:
+    """Neighbouring rows that have at most so many members together; a row that has more stands alone."""
+    found, begin = [], 0
+    while begin < len(indptr) - 1:
+        end = int(np.searchsorted(indptr, indptr[begin] + most, side="right")) - 1
+        found.append((begin, max(end, begin + 1)))
+        begin = found[-1][1]
+    return found
+
+
+def sum_rows(rows: Rows, weight: Floats, indptr: Ints, n_weights: int) -> Features:
+    """Row g is Σ weight_k x_k over k in indptr_g … indptr_{g + 1} − 1: dense or CSR, whichever is smaller."""
+    n = len(indptr) - 1
+    lengths = row_lengths(rows)
+    if isinstance(rows, DenseRows) or 12 * int(lengths.sum()) >= 8 * n * n_weights:
+        total = np.zeros((n, n_weights))
+        add_runs(rows, weight, indptr, total)
+        return smaller(DenseRows(total), n_weights)
+    sparse = expand(rows)
+    most = int(lengths.sum())
+    out = CsrRows(np.zeros(n + 1, dtype=np.int64), np.empty(most, dtype=sparse.indices.dtype), np.empty(most))
+    used = add_sparse_runs(sparse, weight, indptr, np.zeros(n_weights), np.zeros(n_weights, dtype=np.bool_), out)
+    return CsrRows(out.indptr, out.indices[:used].copy(), out.values[:used].copy())
+
+
+def row_lengths(rows: Rows) -> Ints:
+    """How many values each row can have that are not 0."""
+    if isinstance(rows, OuterRows):
+        lengths: Ints = 2 * row_lengths(rows.x)[rows.at]
+        return lengths
+    if isinstance(rows, DenseRows):
+        return np.full(len(rows.values), rows.values.shape[1])
+    return np.diff(rows.indptr)
+
+
+def expand(rows: Rows) -> CsrRows:
+    """Rows in CSR form, their columns in any order."""
+    if not isinstance(rows, OuterRows):
+        return as_csr(rows, np.int32)
+    n_weights = rows.width * (1 + int(max(rows.plus.max(initial=0), rows.minus.max(initial=0))))
+    x = as_csr(rows.x, np.int32)
+    lengths = np.diff(x.indptr)[rows.at]
+    ends = np.cumsum(lengths)
+    at = np.repeat(x.indptr[rows.at] - ends + lengths, lengths) + np.arange(ends[-1] if len(ends) else 0)
+    index_type = np.int32 if n_weights < 2**31 else np.int64
+    indices, values = x.indices[at].astype(index_type), x.values[at] * np.repeat(rows.scale, lengths)
+    sides = [np.repeat(side.astype(index_type) * rows.width, lengths) + indices for side in (rows.plus, rows.minus)]
+    order = np.argsort(np.tile(np.repeat(np.arange(len(lengths)), lengths), 2), kind="stable")
+    indptr = np.concatenate([[0], 2 * ends])
+    return CsrRows(indptr, np.concatenate(sides)[order], np.concatenate([values, -values])[order])
+
+
+def smaller(rows: Features, n_weights: int) -> Features:
+    """Dense or CSR, whichever takes fewer bytes."""
+    n_values = np.count_nonzero(rows.values) if isinstance(rows, DenseRows) else len(rows.values)
+    index_type = np.int32 if n_weights < 2**31 else np.int64
+    if 12 * n_values + 8 < 8 * n_rows(rows) * n_weights:
+        return as_csr(rows, index_type)
+    return as_dense(rows, n_weights)
+
+
+def join_smaller(parts: list[Features], n_weights: int) -> Features:
+    """All parts one below the other, in the format that is smaller for all of them together."""
+    if not parts:
+        return CsrRows(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0))
+    if len({type(part) for part in parts}) == 1:
+        return join_rows(parts)
+    n_values = sum(int(np.count_nonzero(part.values)) for part in parts)
+    n = sum(n_rows(part) for part in parts)
+    if 12 * n_values < 8 * n * n_weights:
+        return join_rows([as_csr(part, np.int32 if n_weights < 2**31 else np.int64) for part in parts])
+    return join_rows([as_dense(part, n_weights) for part in parts])
+
+
+@bare_kernel
+def fold(ids: Identities, indptr: Ints, out: Identities) -> None:
+    """One number of 64 bits for each run of them, in which their order counts; fills `out`."""
+    for g in range(len(out)):
+        state = np.uint64(indptr[g + 1] - indptr[g])
+        for k in range(indptr[g], indptr[g + 1]):
+            state = (state ^ ids[k]) * np.uint64(0xBF58476D1CE4E5B9)
+            state ^= state >> np.uint64(29)
+        out[g] = state
+
+
+@bare_kernel
+def add_margins(margin: Floats, weight: Floats, indptr: Ints, out: Floats) -> None:
+    """out_g += Σ weight_k margin_k over the run of g.
+
+    Summed apart from `out`: else the compiler would choose the order of summation by where the arrays lie in memory.
+    """
+    for g in range(len(out)):
+        total = 0.0
+        for k in range(indptr[g], indptr[g + 1]):
+            total += weight[k] * margin[k]
+        out[g] += total
+
+
+@bare_kernel
+def add_runs(rows: Rows, weight: Floats, indptr: Ints, out: Floats) -> None:
+    """out_g += Σ weight_k x_k over the run of g."""
+    for g in range(len(out)):
+        for k in range(indptr[g], indptr[g + 1]):
+            add(rows, k, weight[k], out[g])
+
+
+@kernel
+def add_sparse_runs(rows: CsrRows, weight: Floats, indptr: Ints, total: Floats, touched: Floats, out: CsrRows) -> int:
+    """The same into CSR rows with ascending columns; fills `out` and returns how many values it has.
+
+    `total` and `touched`, one entry a weight, are all zero before and after.
+    """
+    used = 0
+    for g in range(len(indptr) - 1):
+        begin = used
+        for k in range(indptr[g], indptr[g + 1]):
+            for j in range(rows.indptr[k], rows.indptr[k + 1]):
+                column = rows.indices[j]
+                total[column] += weight[k] * rows.values[j]
+                if not touched[column]:
+                    touched[column] = True
+                    out.indices[used] = column
+                    used += 1
+        out.indices[begin:used].sort()
+        for j in range(begin, used):
+            column = out.indices[j]
+            out.values[j] = total[column]
+            total[column] = 0.0
+            touched[column] = False
+        out.indptr[g + 1] = used
+    return used

@@ -1,0 +1,178 @@
+"""How is the best α of a large group found, all at once? By an active set: Newton steps on the α that are above 0.
+
+Single steps and trades would take too long to add up to the optimum there.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from distdual.kernels.jit import bare_kernel, inlined_kernel
+from distdual.kernels.rows import Floats, Ints
+
+LARGE = 16  # constraints of a group from which on that is so
+RIDGE = 1e-9  # share of ||x||² that is added to it, as rows may be multiples of each other
+TINY = 1e-9  # share of the gain so far that no further step is made for
+
+
+class Scratch(NamedTuple):
+    """Room for the largest group, so that no visit allocates."""
+
+    gradient: Floats  # (n,)
+    delta: Floats  # (n,) what w has yet to learn of a step
+    products: Floats  # (n, n) x_kᵀ x_j
+    face: Ints  # (n,) places of the α that are above 0; this and the rest for large groups only
+    factor: Floats  # (n, n) Cholesky factor of the products between them
+    step: Floats  # (n,)
+    level: Floats  # (n,)
+
+    @staticmethod
+    def of(group_indptr: Ints) -> "Scratch":
+        n = int(np.diff(group_indptr).max(initial=1))
+        m = n if n >= LARGE else 0
+        face = np.empty(m, dtype=np.int64)
+        return Scratch(np.empty(n), np.empty(n), np.empty((n, n)), face, np.empty((m, m)), np.empty(m), np.empty(m))
+
+
+@bare_kernel
+def solve_large(C: float, alpha: Floats, slots: Ints, scratch: Scratch) -> float:
+    """Find the best α of a group, all at once, by an active set: a Newton step on those above 0, then one more joins.
+
+    Changes alpha and scratch.gradient, adds what each α gained to scratch.delta; returns the gain in D. Where rows
+    depend on each other, a little may be left to do for single steps.
+    """
+    n, face = len(slots), scratch.face
+    g = scratch.gradient[:n]
+    used, m = 0.0, 0
+    for s in range(n):
+        used += alpha[slots[s]]
+        if alpha[slots[s]] > 0.0:
+            face[m] = s
+            m += 1
+    full = used >= C * (1.0 - RIDGE)
+    gain, since, joined = 0.0, 0.0, False
+    for _ in range(6 * n):
+        price = newton_step(g, m, full, scratch)
+        length, out, fills = longest(C - used, alpha, slots, m, full, scratch)
+        gained, moved = take_step(length, alpha, slots, m, scratch)
+        gain, since, used = gain + gained, since + gained, used + moved
+        if out >= 0:
+            scratch.delta[face[out]] -= alpha[slots[face[out]]]  # what rounding has left
+            alpha[slots[face[out]]] = 0.0
+            m -= 1
+            face[out] = face[m]
+        elif fills:
+            full = True
+        elif full and price < 0.0:
+            full = False
+        else:
+            best = joining(g, price, m, face)
+            if best < 0 or (joined and since <= TINY * gain):
+                break
+            face[m] = best
+            m, since, joined = m + 1, 0.0, True
+    return gain
+
+
+@bare_kernel
+def take_step(length: float, alpha: Floats, slots: Ints, m: int, scratch: Scratch) -> tuple[float, float]:
+    """Go so far along scratch.step; returns the gain in D, which is quadratic, and by how much Σ α has grown."""
+    g, face, step = scratch.gradient[: len(slots)], scratch.face, scratch.step
+    slope, moved = 0.0, 0.0
+    for i in range(m):
+        slope += step[i] * g[face[i]]
+    for i in range(m):
+        before = scratch.delta[face[i]]
+        shift_alpha(face[i], length * step[i], alpha, slots, scratch.delta, g, scratch.products)
+        moved += scratch.delta[face[i]] - before
+    for i in range(m):
+        slope += step[i] * g[face[i]]
+    return 0.5 * length * slope, moved
+
+
+@bare_kernel
+def newton_step(g: Floats, m: int, full: bool, scratch: Scratch) -> float:
+    """Fill scratch.step with the step to the best point of the face, and return what one more unit of C is worth.
+
+    step = G⁻¹ (g − price · 1),     price so that Σ step = 0 where C is used up, else 0
+    """
+    face, factor, products = scratch.face, scratch.factor, scratch.products
+    step, level = scratch.step, scratch.level
+    for i in range(m):
+        for j in range(i + 1):
+            total = products[face[i], face[j]] * (1.0 + RIDGE * (i == j))
+            for k in range(j):
+                total -= factor[i, k] * factor[j, k]
+            if i > j:
+                factor[i, j] = total / factor[j, j]
+            else:
+                factor[i, i] = np.sqrt(max(total, RIDGE * products[face[i], face[i]], np.finfo(np.float64).tiny))
+        step[i], level[i] = g[face[i]], 1.0
+    back_solve(factor, m, step)
+    if not full:
+        return 0.0
+    back_solve(factor, m, level)
+    above, below = 0.0, 0.0
+    for i in range(m):
+        above += step[i]
+        below += level[i]
+    price = above / below if below > 0.0 else 0.0
+    total = 0.0
+    for i in range(m):
+        step[i] -= price * level[i]
+        total += step[i]
+    for i in range(m):
+        step[i] -= total / m  # rows that depend on each other leave more than a last bit
+    return price
+
+
+@bare_kernel
+def back_solve(factor: Floats, m: int, x: Floats) -> None:
+    """x ← (F Fᵀ)⁻¹ x, F the lower triangle."""
+    for i in range(m):
+        total = x[i]
+        for k in range(i):
+            total -= factor[i, k] * x[k]
+        x[i] = total / factor[i, i]
+    for i in range(m - 1, -1, -1):
+        x[i] /= factor[i, i]
+        for k in range(i):
+            x[k] -= factor[i, k] * x[i]
+
+
+@bare_kernel
+def longest(room: float, alpha: Floats, slots: Ints, m: int, full: bool, scratch: Scratch) -> tuple[float, int, bool]:
+    """How much of a step is feasible, which α of the face it takes to 0, or −1, and whether it uses up C."""
+    length, out, total = 1.0, -1, 0.0
+    for i in range(m):
+        step, left = scratch.step[i], alpha[slots[scratch.face[i]]]
+        total += step
+        if step < 0.0 and left <= -length * step:
+            length, out = -left / step, i
+    if not full and total > 0.0 and length * total > room:
+        return max(0.0, room / total), -1, True
+    return length, out, False
+
+
+@bare_kernel
+def joining(g: Floats, price: float, m: int, face: Ints) -> int:
+    """The place outside of the face whose gradient is largest and above `price`, or −1."""
+    best, largest = -1, price
+    for s in range(len(g)):
+        if g[s] > largest:
+            inside = False
+            for i in range(m):
+                inside = inside or face[i] == s
+            if not inside:
+                best, largest = s, g[s]
+    return best
+
+
+@inlined_kernel
+def shift_alpha(s: int, step: float, alpha: Floats, slots: Ints, delta: Floats, g: Floats, products: Floats) -> None:
+    """α_s += step, and the gradients of the group follow."""
+    old = alpha[slots[s]]
+    alpha[slots[s]] = max(0.0, old + step)
+    delta[s] += alpha[slots[s]] - old
+    for r in range(len(g)):
+        g[r] -= step * products[s, r]

@@ -1,0 +1,119 @@
+"""What takes the place of 1/2 ||w||²? A Gaussian prior with mean w0 and precision Λ, and w_k ≥ 0 on any set.
+
+    R(w)  = 1/2 (w − w0)ᵀ Λ (w − w0),   w_k ≥ 0 for k in the set
+    v     = Σ α x                        never clipped: clipping loses what later steps need
+    w     = ∇R*(v)                       = w0 + Λ⁻¹ v,  and max(0, ·) on the set
+    D(α)  = l·α − R*(v),   R*(v) = ⟨v, w⟩ − R(w)
+
+With a full Λ the set is no box in the whitened weights: there w_k ≥ 0 is one more constraint (row e_k, margin 0)
+without slack, that is with infinite capacity, in the same ascent; w is clipped only where P(w) is taken.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from distdual.errors import InputError
+from distdual.kernels.rows import Floats, Ints, product
+
+
+@dataclass(frozen=True)
+class Prior:
+    """R(w) = 1/2 (w − mean)ᵀ Λ (w − mean), and w_k ≥ 0 for k in `nonnegative`."""
+
+    n_weights: int
+    mean: Floats | None = None  # 0 if not given
+    precision: Floats | None = None  # (n,) or (n, n); 1 if not given
+    nonnegative: Ints | None = None
+
+    def __post_init__(self) -> None:
+        n = self.n_weights
+        if self.mean is not None and (self.mean.shape != (n,) or not np.isfinite(self.mean).all()):
+            raise InputError(f"prior.mean must be {n} finite numbers, one a weight; got shape {self.mean.shape}")
+        if self.nonnegative is not None and len(self.nonnegative):
+            lowest, highest = self.nonnegative.min(), self.nonnegative.max()
+            if lowest < 0 or highest >= n:
+                raise InputError(f"prior.nonnegative names weight {highest if lowest >= 0 else lowest} of {n}")
+        if self.precision is not None:
+            self._check_precision(self.precision)
+
+    def _check_precision(self, precision: Floats) -> None:
+        n = self.n_weights
+        if precision.shape not in ((n,), (n, n)):
+            raise InputError(f"prior.precision must have shape ({n},) or ({n}, {n}), got {precision.shape}")
+        if not np.isfinite(precision).all():
+            raise InputError("prior.precision must be finite")
+        if precision.ndim == 1 and not (precision > 0).all():
+            at = int(np.argmin(precision))
+            raise InputError(f"prior.precision must be positive, got {precision[at]} for weight {at}")
+        if precision.ndim == 2 and not np.allclose(precision, precision.T, rtol=1e-10, atol=0):
+            raise InputError("prior.precision must be a symmetric matrix")
+        if precision.ndim == 2:
+            try:
+                self._cholesky  # noqa: B018 - computed here so that a bad matrix is told at once
+            except LinAlgError:
+                raise InputError("prior.precision must be positive definite") from None
+
+    @property
+    def full(self) -> bool:
+        return self.precision is not None and self.precision.ndim == 2
+
+    @property
+    def plain(self) -> bool:
+        """No prior at all: w = v."""
+        bounded = self.nonnegative is not None and len(self.nonnegative) > 0
+        return self.mean is None and self.precision is None and not bounded
+
+    @cached_property
+    def centre(self) -> Floats:
+        return np.zeros(self.n_weights) if self.mean is None else self.mean
+
+    @cached_property
+    def variance(self) -> Floats:
+        """1 / precision of each weight, where Λ is diagonal."""
+        return np.ones(self.n_weights) if self.precision is None else 1.0 / self.precision
+
+    @cached_property
+    def floor(self) -> Floats:
+        """The least value of each weight."""
+        floor = np.full(self.n_weights, -np.inf)
+        if self.nonnegative is not None:
+            floor[self.nonnegative] = 0.0
+        return floor
+
+    @cached_property
+    def _cholesky(self) -> tuple[Floats, bool]:
+        assert self.precision is not None
+        factor, lower = cho_factor(self.precision)
+        return factor, bool(lower)
+
+    def whiten(self, v: Floats) -> Floats:
+        """Λ⁻¹ v, for a vector or for each row of a matrix."""
+        if not self.full:
+            return self.variance * v
+        return np.ascontiguousarray(cho_solve(self._cholesky, v.T).T)
+
+    def weights(self, v: Floats) -> Floats:
+        """∇R*(v): the weights that belong to v = Σ α x. With a full Λ they are not clipped."""
+        if self.plain:
+            return v.copy()
+        w: Floats = self.centre + self.whiten(v)
+        return w if self.full else np.maximum(w, self.floor)
+
+    def feasible(self, w: Floats) -> Floats:
+        """The nearest w that keeps w_k ≥ 0, a copy: what an upper bound is taken at."""
+        return w.copy() if self.plain else np.maximum(w, self.floor)
+
+    def penalty(self, w: Floats) -> float:
+        """R(w)."""
+        off = w if self.mean is None else w - self.mean
+        if self.precision is None:
+            return 0.5 * product(off, off)
+        return 0.5 * product(off, self.precision @ off if self.full else self.precision * off)
+
+    def conjugate(self, v: Floats) -> float:
+        """R*(v) = sup_w ⟨v, w⟩ − R(w)."""
+        w = self.weights(v)
+        return product(v, w) - self.penalty(w)

@@ -1,0 +1,263 @@
+"""Coordinate ascent on D(α) over the cached constraints: in which order, and how often?
+
+    D(α) = Σ_k α_k l_k − R*(v),     v = Σ_k α_k x_k,     α ≥ 0,     Σ_{k of i} α_k ≤ C_i
+    g_k  = ∂D/∂α_k = l_k − ⟨w, x_k⟩,     w = ∇R*(v)     (w = v without a prior)
+
+A sweep visits groups in random order, cut into short runs of neighbours so that rows are read from memory in order. It
+returns what it gained, so that the caller can weigh another sweep against a scan. `group` says what a visit does.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from distdual.kernels.jit import bare_kernel, fetch, inlined_kernel, kernel
+from distdual.kernels.rows import Floats, Ints, Rows, add, dot, fetch_row
+from distdual.solver.active_set import Scratch
+from distdual.solver.extrapolate import WIDEST, remember, stride
+from distdual.solver.group_step import improve, improve_alone
+from distdual.solver.metric import Space
+
+RUN = 16  # neighbours visited in a row, at the most
+FEW = 64  # runs are so many at the least, before they get longer than one
+CLIMB = 100  # sweeps over what is active before all is visited again: rounding can feign gains for ever
+SOON = 8  # visits ahead of which rows are asked for: a jump to another run takes memory as long as some visits
+QUARTERS = 4  # of a sweep, after each of which w goes into its average
+
+
+@kernel
+def shuffle_runs(chosen: Ints, random: Any) -> Ints:
+    """The same in random order, but for short runs of neighbours (Fisher-Yates, xorshift64*); advances `random`."""
+    run = max(1, min(RUN, len(chosen) // FEW))
+    starts = np.arange(0, len(chosen), run)
+    for i in range(len(starts) - 1, 0, -1):
+        random[0] ^= random[0] >> np.uint64(12)
+        random[0] ^= random[0] << np.uint64(25)
+        random[0] ^= random[0] >> np.uint64(27)
+        j = np.int64((random[0] * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(33)) % (i + 1)
+        starts[i], starts[j] = starts[j], starts[i]
+    order, at = np.empty_like(chosen), 0
+    for turn in range(len(starts)):
+        for place in range(starts[turn], min(starts[turn] + run, len(chosen))):
+            order[at] = chosen[place]
+            at += 1
+    return order
+
+
+@bare_kernel
+def average(mean: Floats, w: Floats, due: int, n_turns: int) -> int:
+    """Add w to `mean`, as after each quarter of a sweep, so that it becomes their average; returns when to do so next.
+
+    Whoever sweeps compares that with the turns done, which is cheaper than to divide them at every visit.
+    """
+    for j in range(len(mean)):
+        mean[j] += w[j] / QUARTERS
+    quarter = n_turns // QUARTERS
+    return due + quarter if due < QUARTERS * quarter else 0
+
+
+@inlined_kernel
+def fetch_constraint(rows: Rows, margin: Floats, alpha: Floats, curve: Floats, k: int) -> None:
+    """Have the row and the numbers beside it brought near."""
+    fetch_row(rows, k)
+    fetch(margin, k)
+    fetch(alpha, k)
+    fetch(curve, k)
+
+
+@bare_kernel
+def sweep_single(
+    space: Space,
+    rows: Rows,
+    margin: Floats,
+    alpha: Floats,
+    curve: Floats,
+    capacity: Floats,
+    slots: Ints,
+    w: Floats,
+    v: Floats,
+    active: Ints,
+    mean: Floats,
+) -> tuple[float, float, int]:
+    """One pass, in this order, over constraints that each have a slack of their own.
+
+    Changes alpha, w, v. Returns the gain in D; Σ C_k max(0, g_k), each at the w it was met at, which is UB′ (23)
+    less R(w); and how many slots it wrote to `active`: those that moved or are free. The others sit at a bound with
+    the gradient pointing outwards; a later pass over all slots is the check that they still do. Fills `mean`, unless
+    it is empty, with the average of w over the pass.
+    """
+    gain, loss, n_active, due = 0.0, 0.0, 0, len(slots) // QUARTERS
+    for turn in range(len(slots)):
+        k = slots[turn]
+        if turn + SOON < len(slots):
+            fetch(capacity, slots[turn + SOON])
+            fetch_constraint(rows, margin, alpha, curve, slots[turn + SOON])
+        gained, g, free = improve_alone(space, rows, margin, alpha, curve, capacity[k], k, w, v)
+        gain += gained
+        if g > 0.0 and capacity[k] < np.inf:
+            loss += capacity[k] * g
+        if free:
+            active[n_active] = k
+            n_active += 1
+        if turn + 1 == due:
+            due = average(mean, w, due, len(slots))
+    return gain, loss, n_active
+
+
+@bare_kernel
+def sweep_shared(
+    space: Space,
+    rows: Rows,
+    margin: Floats,
+    alpha: Floats,
+    curve: Floats,
+    capacity: Floats,
+    members: Ints,
+    group_indptr: Ints,
+    scratch: Scratch,
+    groups: Ints,
+    w: Floats,
+    v: Floats,
+    active: Ints,
+    mean: Floats,
+) -> tuple[float, float, int]:
+    """The same for groups of constraints that share a slack; `capacity` is per group."""
+    gain, loss, n_active, due = 0.0, 0.0, 0, len(groups) // QUARTERS
+    for turn in range(len(groups)):
+        i = groups[turn]
+        if turn + SOON < len(groups):
+            later = groups[turn + SOON]
+            fetch(capacity, later)
+            for s in range(group_indptr[later], group_indptr[later + 1]):
+                fetch_constraint(rows, margin, alpha, curve, members[s])
+        C, slots = capacity[i], members[group_indptr[i] : group_indptr[i + 1]]
+        if len(slots) == 1:
+            gained, worst, moved = improve_alone(space, rows, margin, alpha, curve, C, slots[0], w, v)
+        else:
+            gained, worst, moved = improve(space, rows, margin, alpha, curve, C, slots, w, v, scratch)
+        gain += gained
+        if worst > 0.0 and np.isfinite(C):
+            loss += C * worst
+        if moved:
+            active[n_active] = i
+            n_active += 1
+        if turn + 1 == due:
+            due = average(mean, w, due, len(groups))
+    return gain, loss, n_active
+
+
+@kernel
+def climb_single(
+    space: Space,
+    rows: Rows,
+    margin: Floats,
+    alpha: Floats,
+    curve: Floats,
+    capacity: Floats,
+    active: Ints,
+    random: Any,
+    w: Floats,
+    v: Floats,
+    gain: float,
+    work: int,
+    pace: int,
+) -> tuple[float, int]:
+    """Sweeps over what is active while they gain more per visit than all so far; returns gain and work, summed up.
+
+    After every `pace` of them a stride, unless that is 0.
+    """
+    own = np.arange(len(alpha) + 1 if pace else 0)
+    left, no_mean, begun, striding = np.empty_like(active), np.empty(0), active, False
+    before, w_before = np.empty(len(alpha) if pace else 0), np.empty(len(w) if pace else 0)
+    for turn in range(CLIMB):
+        if not len(active):
+            break
+        if pace and turn % pace == 0:
+            striding = len(w) <= WIDEST * len(active)
+            if striding:
+                begun = active.copy()
+                remember(alpha, own, own, begun, before, w, w_before)
+        order, cost = shuffle_runs(active, random), len(active)
+        gained, _, n = sweep_single(space, rows, margin, alpha, curve, capacity, order, w, v, left, no_mean)
+        if striding and turn % pace == pace - 1:
+            gained += stride(rows, margin, alpha, capacity, own, own, begun, before, w, w_before)
+            cost += len(begun)
+        gain += gained
+        work += cost
+        if not (gained > 0.0 and gained * work > gain * cost):
+            break
+        active, left = left[:n], order
+    return gain, work
+
+
+@kernel
+def climb_shared(
+    space: Space,
+    rows: Rows,
+    margin: Floats,
+    alpha: Floats,
+    curve: Floats,
+    capacity: Floats,
+    members: Ints,
+    group_indptr: Ints,
+    scratch: Scratch,
+    active: Ints,
+    random: Any,
+    w: Floats,
+    v: Floats,
+    gain: float,
+    work: int,
+    pace: int,
+) -> tuple[float, int]:
+    """The same for groups that share a slack."""
+    columns = (space, rows, margin, alpha, curve, capacity, members, group_indptr, scratch)
+    left, no_mean, begun, striding = np.empty_like(active), np.empty(0), active, False
+    before, w_before = np.empty(len(alpha) if pace else 0), np.empty(len(w) if pace else 0)
+    for turn in range(CLIMB):
+        if not len(active):
+            break
+        if pace and turn % pace == 0:
+            striding = len(w) <= WIDEST * len(active)
+            if striding:
+                begun = active.copy()
+                remember(alpha, members, group_indptr, begun, before, w, w_before)
+        order, cost = shuffle_runs(active, random), len(active)
+        gained, _, n = sweep_shared(*columns, order, w, v, left, no_mean)
+        if striding and turn % pace == pace - 1:
+            gained += stride(rows, margin, alpha, capacity, members, group_indptr, begun, before, w, w_before)
+            cost += len(begun)
+        gain += gained
+        work += cost
+        if not (gained > 0.0 and gained * work > gain * cost):
+            break
+        active, left = left[:n], order
+    return gain, work
+
+
+@bare_kernel
+def add_rows(rows: Rows, alpha: Floats, v: Floats) -> None:
+    """v ← Σ_k α_k x_k from nothing, so that rounding does not pile up."""
+    v[:] = 0.0
+    for k in range(len(alpha)):
+        if alpha[k] != 0.0:
+            add(rows, k, alpha[k], v)
+
+
+@bare_kernel
+def slacks(rows: Rows, margin: Floats, w: Floats, out: Floats) -> None:
+    """l_k − ⟨w, x_k⟩ of each constraint; fills `out`."""
+    for k in range(len(margin)):
+        out[k] = margin[k] - dot(rows, k, w)
+
+
+@bare_kernel
+def cache_loss(rows: Rows, margin: Floats, members: Ints, group_indptr: Ints, capacity: Floats, w: Floats) -> float:
+    """Σ_i C_i · max(0, max_k l_k − ⟨w, x_k⟩) over the cached constraints that have a slack, all at this w."""
+    loss = 0.0
+    for group in range(len(capacity)):
+        worst = 0.0
+        for s in range(group_indptr[group], group_indptr[group + 1]):
+            worst = max(worst, margin[members[s]] - dot(rows, members[s], w))
+        if capacity[group] < np.inf:
+            loss += capacity[group] * worst
+    return loss

@@ -1,0 +1,326 @@
+"""A user's own problem keeps the contract, reaches the built-in optimum, and is loaded only when the user names it."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import distdual
+from distdual.cli.info import describe
+from distdual.cluster.dask_client import connect, module_file
+from distdual.config import ClusterConfig, LocalCluster
+from distdual.data.dataset import open_dataset
+from distdual.data.prepare.api import prepare_arrays
+from distdual.data.shard import Shard
+from distdual.data.storage.location import Location
+from distdual.errors import InputError
+from distdual.kernels.rows import CsrRows, DenseRows
+from distdual.problems.registry import make_problem, problem_from
+from distdual.problems.user.problem import SparseVector, join_vectors
+from tests import naive
+from tests.build import examples
+from tests.problems import mine
+from tests.problems.contract import ProblemContract
+from tests.problems.test_multiclass import CLASSES, three_classes
+from tests.shell import assert_refused, call, environment, run
+
+NAME = "tests.problems.mine:PlainMulticlass"
+
+
+def every_class(problem: Any, shard: Shard, i: int) -> dict[tuple[int, ...], tuple[Any, float, float]]:
+    """All outputs, the right one too: its row is zero."""
+    features, y = naive.dense(shard.x, problem.n_features)[i], int(shard.y[i])
+    found = {}
+    for j in range(len(problem.classes)):
+        blocks = np.zeros((len(problem.classes), len(features)))
+        blocks[y] += features
+        blocks[j] -= features
+        cost = 1.0 if shard.cost is None else float(shard.cost[i])
+        found[(j,)] = (blocks.ravel(), problem.scale * (j != y), cost)
+    return found
+
+
+class OwnContract(ProblemContract):
+    every_constraint = staticmethod(every_class)
+
+    def test_it_comes_back_from_its_description(self):
+        description = json.loads(json.dumps(self.problem.describe()))
+        assert problem_from(description, type(self.problem)) == self.problem
+        assert problem_from(description, self.problem.kind) == self.problem
+
+
+class TestPlain(OwnContract):
+    problem = mine.PlainMulticlass(n_features=4, classes=CLASSES, scale=2.5)
+    shard = three_classes(0, cost=True)
+
+
+class TestOnSparseVectors(OwnContract):
+    problem = mine.SparseMulticlass(n_features=4, classes=CLASSES)
+    shard = three_classes(1)
+
+
+def problem_of(kind: str) -> dict[str, Any]:
+    return {"kind": f"tests.problems.mine:{kind}"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    made = examples(5, 60, 4)
+    y = np.random.default_rng(5).integers(3, size=60)
+    y[made.x[:, 0] > 0.3] = 2
+    place = str(tmp_path_factory.mktemp("own") / "data")
+    prepare_arrays(made.x, np.array(CLASSES)[y], place, "multiclass", shard_bytes=300)
+    return place
+
+
+def config(data: str, folder: Path, problem: dict[str, Any], **solver: Any) -> dict[str, Any]:
+    return {
+        "data": {"url": data},
+        "problem": problem,
+        "solver": {"C": 0.2, "gap": 1e-6, **solver},
+        "output": {"url": str(folder / "model"), "overwrite": True},
+    }
+
+
+@pytest.mark.parametrize("kind", ["PlainMulticlass", "SparseMulticlass", "FastMulticlass"])
+def test_written_by_a_user_a_problem_has_the_optimum_of_the_one_built_in(data, tmp_path, kind):
+    ours = distdual.train(config(data, tmp_path, problem_of(kind))).certificate
+    checked = distdual.verify(str(tmp_path / "model"), problem=f"tests.problems.mine:{kind}")
+    assert checked.certified, checked.findings
+    built_in = distdual.train(config(data, tmp_path, {"kind": "multiclass"})).certificate
+    assert ours["certified"]
+    assert ours["lower"] == pytest.approx(built_in["lower"], rel=2e-6)
+    assert ours["estimate"] is None
+
+
+@pytest.mark.slow
+def test_it_runs_on_two_processes_and_gives_the_same_weights(data, tmp_path):
+    alone = distdual.train(config(data, tmp_path, problem_of("PlainMulticlass")))
+    with connect(ClusterConfig(local=LocalCluster(workers=2))) as client:
+        both = distdual.train(config(data, tmp_path, problem_of("PlainMulticlass")), client)
+        checked = distdual.verify(str(tmp_path / "model"), client=client, problem=NAME)
+    assert checked.certified
+    np.testing.assert_array_equal(both.model.w, alone.model.w)
+
+
+def test_a_single_file_is_sent_to_workers_that_do_not_have_it(data, tmp_path, monkeypatch):
+    source = "from tests.problems.mine import PlainMulticlass\n\n\nclass Sent(PlainMulticlass):\n    pass\n"
+    (tmp_path / "sent_problem.py").write_text(source)
+    with connect(ClusterConfig(local=LocalCluster(workers=2))) as client:  # started before the path has the folder
+        monkeypatch.syspath_prepend(tmp_path)
+        result = distdual.train(config(data, tmp_path, {"kind": "sent_problem:Sent"}), client)
+    assert result.certificate["certified"]
+    assert module_file(result.model.problem) == str(tmp_path / "sent_problem.py")
+    sys.modules.pop("sent_problem")
+
+
+def test_a_module_beside_the_config_is_found_and_sent(data, tmp_path):
+    (tmp_path / "runs").mkdir()
+    source = Path(mine.__file__).read_text(encoding="utf-8")
+    (tmp_path / "runs" / "beside.py").write_text(source, encoding="utf-8")
+    text = f'data.url = "{data}"\nproblem.kind = "beside:PlainMulticlass"\noutput.url = "model"\n'
+    (tmp_path / "runs" / "run.toml").write_text(f"{text}solver.gap = 0.1\ncluster.local.workers = 2\n")
+    ran = run("distdual", "train", "runs/run.toml", cwd=tmp_path, env=environment())
+    assert ran.code == 0, ran
+    assert ran.out.startswith("certified")
+    assert_refused(run("distdual", "verify", "model", cwd=tmp_path, env=environment()), "--problem beside:")
+
+
+def test_modules_of_packages_and_installed_ones_are_not_sent():
+    assert module_file(mine.PlainMulticlass(n_features=1, classes=CLASSES)) is None
+
+
+# --- inexact inference
+
+
+def test_inexact_inference_gives_an_estimate_and_no_certificate(data, tmp_path):
+    found = distdual.train(config(data, tmp_path, problem_of("Lazy"), gap=1e-3))
+    certificate = found.certificate
+    assert (certificate["certified"], certificate["upper"], certificate["gap"]) == (False, None, None)
+    assert certificate["estimate"] == pytest.approx(certificate["lower"], rel=1e-3)
+    assert "inexact" in certificate["reason"]
+    written = json.loads((tmp_path / "model" / "certificate.json").read_text(), parse_constant=pytest.fail)
+    assert written["upper"] is None
+
+    checked = distdual.verify(str(tmp_path / "model"), problem=mine.Lazy)
+    assert not checked.certified
+    assert checked.upper == np.inf
+    assert checked.lower == pytest.approx(certificate["lower"], rel=1e-9)
+    assert checked.estimate == pytest.approx(certificate["estimate"], rel=1e-9)
+    (finding,) = checked.findings
+    assert "inference is inexact" in finding
+
+    best = distdual.train(config(data, tmp_path, {"kind": "multiclass"})).certificate
+    assert certificate["lower"] <= best["upper"]
+
+
+def test_inexact_inference_stops_at_its_limits_too(data, tmp_path):
+    found = distdual.train(config(data, tmp_path, problem_of("Lazy"), gap=1e-9, max_passes=1))
+    assert found.certificate["estimate"] > 0
+    assert found.certificate["reason"] == "1 passes are done"
+
+
+def test_the_command_line_ends_with_1_where_nothing_is_proven(data, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("DASK_LOGGING__DISTRIBUTED", "critical")
+    text = f'data.url = "{data}"\nproblem.kind = "tests.problems.mine:Lazy"\noutput.url = "{tmp_path}/model"\n'
+    (tmp_path / "run.toml").write_text(text)
+    ran = call(capsys, "train", tmp_path / "run.toml", "--json")
+    assert ran.code == 1
+    told = json.loads(ran.out)
+    assert (told["certified"], told["upper"], told["gap"]) == (False, None, None)
+    assert told["estimate"] > 0
+    ran = call(capsys, "train", tmp_path / "run.toml", "--set", "output.overwrite=true")
+    assert ran.code == 1
+    assert ran.out.startswith("NOT certified: ")
+    ran = call(capsys, "verify", tmp_path / "model", "--problem", "tests.problems.mine:Lazy")
+    assert ran.code == 1
+    assert "inference is inexact" in ran.out
+    ran = call(capsys, "verify", tmp_path / "model", "--problem", "tests.problems.mine:Lazy", "--json")
+    assert json.loads(ran.out)["upper"] is None
+
+
+# --- whose code is run
+
+
+@pytest.fixture
+def model(data, tmp_path) -> str:
+    distdual.train(config(data, tmp_path, problem_of("PlainMulticlass"), gap=0.1))
+    return str(tmp_path / "model")
+
+
+def test_a_model_alone_makes_nobody_import_code(model, data, tmp_path, capsys, monkeypatch):
+    about = Path(model) / "model.json"
+    about.write_text(about.read_text().replace("tests.problems.mine:", "evil_module:"))
+    (tmp_path / "evil_module.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for look in (distdual.verify, lambda place: distdual.predict(place, data)):
+        with pytest.raises(InputError, match=r"name it: --problem evil_module:PlainMulticlass"):
+            look(model)
+    assert describe(Location(model))["problem"]["kind"] == "evil_module:PlainMulticlass"
+    assert_refused(call(capsys, "verify", model), "--problem evil_module:PlainMulticlass")
+    assert_refused(call(capsys, "predict", model, data, "--out", "labels.txt"), "--problem evil_module:PlainMulticlass")
+    assert "evil_module" not in sys.modules
+
+
+def test_another_problem_than_the_model_has_is_refused(model):
+    with pytest.raises(InputError, match=r"PlainMulticlass, not tests\.problems\.mine:FastMulticlass"):
+        distdual.verify(model, problem=mine.FastMulticlass)
+
+
+def test_a_forged_key_that_names_no_output_proves_nothing(model):
+    """−1 would be taken for the last class, with a loss where that class is right: a lower bound that is none."""
+    file = Path(model) / "dual" / "key_values.npy"
+    np.save(file, np.full_like(np.load(file), -1))
+    with pytest.raises(InputError, match=r"example \d+ has no output that \(-1,\) names"):
+        distdual.verify(model, problem=NAME)
+
+
+def test_predictions_are_labels_and_have_a_score(model, data, tmp_path, capsys):
+    found = distdual.predict(model, data, problem=NAME)
+    assert set(found.labels) <= set(CLASSES)
+    shard = open_dataset(Location(data)).read(0).shard
+    problem = mine.PlainMulticlass(n_features=4, classes=CLASSES)
+    w = distdual.load_model(Location(model), NAME).w
+    np.testing.assert_array_equal(np.array(CLASSES)[problem.predict(w, shard)], found.labels[: shard.n_examples])
+    ran = call(capsys, "predict", model, data, "--out", tmp_path / "labels.txt", "--problem", NAME)
+    assert ran.code == 0
+    assert f"loss {found.score['loss']:.4f}" in ran.out
+
+
+def test_a_run_may_start_from_a_model_of_the_same_problem(model, data, tmp_path):
+    told = config(data, tmp_path / "next", problem_of("PlainMulticlass"), start=model)
+    assert distdual.train({**told, "prior": {}}).certificate["certified"]
+
+
+# --- bad input
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("nowhere.at_all:Thing", "there is no module nowhere"),
+        ("tests.problems.mine:Missing", "has no class Missing"),
+        ("tests.problems.mine:NOT_A_PROBLEM", "subclass of distdual.UserProblem"),
+        ("tests.problems.mine:Unfinished", "argmax, feature_map, n_weights must be defined"),
+        ("tests.problems.mine:", "expected package.module:Class"),
+        ("../mine:Thing", "expected package.module:Class"),
+    ],
+)
+def test_names_that_lead_nowhere_are_refused(kind, message):
+    with pytest.raises(InputError, match=message):
+        make_problem(kind, {}, n_features=4, classes=CLASSES)
+
+
+def test_a_module_that_cannot_be_imported_is_told(tmp_path, monkeypatch):
+    (tmp_path / "broken_module.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match="importing broken_module failed: ZeroDivisionError"):
+        make_problem("broken_module:Thing", {}, n_features=4, classes=CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"skale": 1.0}, "did you mean problem.scale"), ({"scale": "much"}, "problem.scale must be a number")],
+)
+def test_its_options_are_its_fields(options, message):
+    assert make_problem(NAME, {"scale": 2}, n_features=4, classes=CLASSES).scale == 2.0
+    with pytest.raises(InputError, match=message):
+        make_problem(NAME, options, n_features=4, classes=CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("cls", "message"), [(mine.Wide, "must return 12 values"), (mine.Wild, "weights from 0 to 11")]
+)
+def test_a_feature_map_that_would_hurt_a_kernel_is_refused(cls, message):
+    with pytest.raises(InputError, match=message):
+        cls(n_features=4, classes=CLASSES).offenders(np.zeros(12), three_classes(0))
+
+
+def test_what_its_code_raises_is_told_with_the_example(data, tmp_path):
+    with pytest.raises(InputError, match=r"mine:Raising: example \d+: raised ZeroDivisionError: no luck"):
+        distdual.train(config(data, tmp_path, problem_of("Raising")))
+
+
+def test_a_data_set_is_not_prepared_for_a_users_problem(capsys):
+    assert_refused(call(capsys, "prepare", "x.npz", "dest", "--problem", "a:B"), "multiclass or regression")
+
+
+# --- rows
+
+
+def test_rows_take_the_smaller_form():
+    vectors = [SparseVector(np.array([1, 3]), np.array([1, 2], dtype=np.float32))] * 3
+    wide, narrow = join_vectors(vectors, 100), join_vectors(vectors, 4)
+    assert isinstance(wide, CsrRows)
+    assert isinstance(narrow, DenseRows)
+    np.testing.assert_array_equal(naive.dense(wide, 100)[:, :4], naive.dense(narrow, 4))
+
+
+class Sequences(mine.PlainMulticlass):
+    """Outputs of two numbers."""
+
+    def truth(self, label: int) -> tuple[int, int]:
+        return (int(label), 7)
+
+    def feature_map(self, x: Any, y: tuple[int, int]) -> Any:
+        return super().feature_map(x, y[0])
+
+    def argmax(self, w: Any, x: Any, y_true: tuple[int, int]) -> tuple[int, int]:
+        return (super().argmax(w, x, y_true[0]), 7)
+
+    def predict_one(self, w: Any, x: Any) -> tuple[int, int]:
+        return (super().predict_one(w, x), 7)
+
+
+def test_outputs_of_several_numbers_are_predicted_as_text():
+    problem, shard = Sequences(n_features=4, classes=CLASSES), three_classes(0)
+    w = np.random.default_rng(0).normal(size=12)
+    plain = mine.PlainMulticlass(n_features=4, classes=CLASSES)
+    predicted = problem.predict(w, shard)
+    assert predicted.tolist() == [f"{label} 7" for label in plain.predict(w, shard)]
+    assert problem.score(shard.y, predicted) == plain.score(shard.y, plain.predict(w, shard))
+    np.testing.assert_array_equal(problem.offenders(w, shard).slack, plain.offenders(w, shard).slack)

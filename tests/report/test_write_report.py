@@ -1,0 +1,312 @@
+"""The report tells what the run log says: in one HTML file without a network, and as a PNG."""
+
+import json
+import math
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import distdual
+from distdual.data.prepare.api import prepare_arrays
+from distdual.errors import InputError
+from distdual.report.log_reader import (
+    beginnings,
+    closing,
+    condensed,
+    events,
+    passes,
+    problems,
+    read_log,
+    staleness,
+    timeline,
+    workers,
+)
+from distdual.report.page import MOST_EVENTS, MOST_WORKERS, Run, page
+from distdual.report.svg_charts import Series, line_chart, linear_axis, log_axis
+from distdual.report.write_report import write_report
+from tests.build import examples
+from tests.report.sample import asynchronous, line
+from tests.shell import assert_refused, call
+
+VOID = {"meta", "link", "path", "line", "circle", "rect"}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model and the log of its training."""
+    folder = tmp_path_factory.mktemp("run")
+    made = examples(1, 3000, 6)
+    prepare_arrays(made.x, made.y, str(folder / "data"), "binary", shard_bytes=20_000)
+    distdual.train(
+        {
+            "data": {"url": str(folder / "data")},
+            "problem": {"kind": "binary"},
+            "solver": {"gap": 1e-6},
+            "output": {"url": str(folder / "model"), "log": str(folder / "run.jsonl")},
+        }
+    )
+    return folder
+
+
+def test_both_bounds_close_to_the_proven_gap(run: Path) -> None:
+    lines = read_log(run / "run.jsonl")
+    found = closing(lines)
+    for values in found:
+        there = [value for value in values if value is not None]
+        assert there[-1] == pytest.approx(lines[-1]["gap"], rel=1e-6)
+        assert there == sorted(there, reverse=True)
+    assert len(found.upper) == len(found.lower) == len(lines)
+
+
+def test_passes_count_oracle_calls(run: Path) -> None:
+    lines = read_log(run / "run.jsonl")
+    found = passes(lines)
+    assert found == [line["totals"]["oracle_calls"] / 3000 for line in lines]
+    assert passes([line(0.0, None, passes=3)]) == [3.0]
+    assert passes([line(0.0, None, passes=0)]) == [0.0]
+    mixed = [(0, 50), (1, 110), (1, 150), (2, 200), (3, 330)]  # scans of the next pass begin before a pass has ended
+    found = passes([line(0.0, None, passes=done, oracle_calls=calls) for done, calls in mixed])
+    assert found == [0.5, 1.1, 1.5, 2.0, 3.3]
+
+
+def test_the_timeline_adds_up_however_many_rounds_there_are(run: Path) -> None:
+    lines = read_log(run / "run.jsonl")
+    for most in (1, 2, 3, 60):
+        found = timeline(lines, most)
+        width = found.edges[1]
+        assert len(found.edges) - 1 == len(found.scan) == len(found.ascent) == len(found.examples) <= most
+        assert found.edges[-1] == lines[-1]["seconds"]
+        assert width * sum(found.scan) == pytest.approx(lines[-1]["totals"]["wait_seconds"])
+        assert width * sum(found.ascent) == pytest.approx(lines[-1]["totals"]["ascent_seconds"])
+        assert width * sum(found.examples) == pytest.approx(lines[-1]["totals"]["oracle_calls"])
+
+
+def test_what_a_round_did_lies_in_the_time_it_took() -> None:
+    first = {**line(0.0, None, wait_seconds=1.0, ascent_seconds=0.0, oracle_calls=10), "seconds": 1.0}
+    second = {**line(0.0, None, wait_seconds=1.0, ascent_seconds=1.5, oracle_calls=10), "seconds": 4.0}
+    anew = {**line(0.0, None, wait_seconds=0.5, ascent_seconds=0.0, oracle_calls=5), "seconds": 5.0}  # totals restart
+    found = timeline([first, second, anew], 5)
+    assert found.edges == [0, 1, 2, 3, 4, 5]
+    assert found.scan == pytest.approx([1, 0, 0, 0, 0.5])
+    assert found.ascent == pytest.approx([0, 0.5, 0.5, 0.5, 0])
+    assert found.examples == pytest.approx([10, 0, 0, 0, 5])
+
+
+def test_workers_and_staleness_are_summed_over_rounds() -> None:
+    lines = [
+        {**line(0.0, None), "staleness": [3, 1], "workers": {"b": [10, 0.5]}},
+        line(0.0, None),
+        {**line(0.0, None), "staleness": [1, 0, 2], "workers": {"b": [5, 0.25], "a": [1, 1.0]}},
+    ]
+    assert staleness(lines) == [4, 1, 2]
+    assert workers(lines) == [("a", 1, 1.0), ("b", 15, 0.75)]
+    text = page(Run(lines, "a run"))
+    assert "Staleness" in text
+    assert "Workers" in text
+    assert json.dumps("b\n15 examples\nbusy 75 %\nexamples a second 20")[1:-1] in text
+
+
+def test_fewer_lines_tell_the_same() -> None:
+    lines = asynchronous(30)
+    for most in (1, 7, 29, 30):
+        found = condensed(lines, most)
+        assert len(found) <= most
+        assert found[-1]["totals"] == lines[-1]["totals"]
+        assert staleness(found) == staleness(lines)
+        assert [(each.name, each.examples) for each in workers(found)] == [
+            (each.name, each.examples) for each in workers(lines)
+        ]
+        assert [event for _, event in events(found)] == [event for _, event in events(lines)]
+
+
+def test_what_the_log_does_not_tell_has_no_picture() -> None:
+    text = page(Run([line(0.0, None), {**line(1.0, 2.0), "staleness": [], "workers": {}}], "an old run"))
+    assert "Staleness" not in text
+    assert "Workers" not in text
+
+
+def test_of_very_many_workers_and_events_few_are_shown_and_the_page_says_so() -> None:
+    busy = {f"w{at}": [at, 1.0] for at in range(1, 100)}
+    text = page(Run([{**line(1.0, 2.0), "workers": busy, "events": [f"event {at}" for at in range(500)]}], "a run"))
+    assert f"the slowest {MOST_WORKERS} of 99 workers" in text
+    assert "w24" in text
+    assert "w25" not in text
+    assert f"the last {MOST_EVENTS} of 500" in text
+    assert "event 499<" in text
+    assert "event 299<" not in text
+
+
+def test_the_state_is_said_in_words() -> None:
+    lines = [line(1.0, 2.0)]
+    certificate = {"lower": 1.0, "upper": 2.0, "gap": 0.5, "target": 0.1, "certified": False, "reason": "max_passes"}
+    assert ">not certified: max_passes<" in page(Run(lines, "a", certificate, 0.1))
+    assert ">certified<" in page(Run(lines, "a", {**certificate, "certified": True}, 0.1))
+    assert ">running<" in page(Run(lines, "a", running=True))
+    assert ">ended without a certificate: no disk<" in page(Run(lines, "a", failure="no disk"))
+    assert 'class="state' not in page(Run(lines, "a"))
+    assert "No round has ended yet" in page(Run([], "a", running=True))
+
+
+def test_bounds_that_open_again_are_of_another_problem() -> None:
+    lines = [line(0.0, None), line(1.0, 3.0), line(1.5, 2.0), line(4.0, 9.0), line(5.0, 8.0), line(1.0, 2.0)]
+    assert beginnings(lines) == [0, 3, 5]
+    assert [each for part in problems(lines) for each in part] == lines
+    assert closing(lines).upper == [None, 0.75, 0.25, 0.5, 0.375, 0.5]
+
+
+def test_where_no_upper_bound_is_proven_nothing_is_drawn_and_the_page_says_so() -> None:
+    text = page(Run([line(0.0, None), line(1.0, None)], "a run"))
+    assert "nothing is proven yet that could be drawn" in text
+    assert "no upper bound is proven" in text
+
+
+@given(st.lists(st.floats(1e-12, 1e12), min_size=1, max_size=5))
+def test_axes_hold_all_values(values: list[float]) -> None:
+    for axis in (linear_axis(max(values), min(values)), log_axis(values)):
+        assert all(-1e-9 <= axis.at(value) <= 1 + 1e-9 for value in values)
+        assert axis.ticks == sorted(set(axis.ticks))
+        assert 2 <= len(axis.ticks) <= 8
+
+
+def test_a_line_has_gaps_and_cuts() -> None:
+    def paths(y: list[float | None], cuts: tuple[int, ...] = ()) -> int:
+        return line_chart("t", "x", range(len(y)), [Series("s", "upper", y)], cuts=cuts).count('d="M') - 1  # the legend
+
+    assert paths([1.0, 2.0, 3.0]) == 1
+    assert paths([1.0, None, 3.0]) == 2
+    assert paths([1.0, 2.0, 3.0], (0, 2)) == 2
+    assert paths([float(i) for i in range(5000)], (0, 1234, 4321)) == 3
+
+
+class Checker(HTMLParser):
+    """Every element that is opened is closed, and nothing is fetched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.words: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        assert tag != "script" or not attrs
+        assert not any(value and "//" in value for _, value in attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] not in (["script"], ["style"]):
+            self.words.append(data)
+
+
+def test_the_page_is_complete_and_well_formed(run: Path) -> None:
+    html, png = write_report(str(run / "model"))
+    assert (html, png) == (run / "run.html", run / "run.png")
+    text = html.read_text(encoding="utf-8")
+    checker = Checker()
+    checker.feed(text)
+    assert checker.open == []
+    assert "url(" not in text
+    assert "prefers-color-scheme: dark" in text
+    assert "NaN" not in text
+    assert "nan" not in "".join(checker.words)
+    certificate = json.loads((run / "model" / "certificate.json").read_text())
+    for words in (f"{certificate['lower']:.8g}", f"{certificate['oracle_calls']:,}", "certified", "What it cost"):
+        assert any(words in data for data in checker.words), words
+    assert png.read_bytes().startswith(b"\x89PNG")
+
+
+def test_names_are_escaped(run: Path) -> None:
+    assert "<b>&" not in page(Run(read_log(run / "run.jsonl"), "<b>& run"))
+
+
+def test_a_log_alone_will_do_and_a_cut_off_line_does_not_count(run: Path, tmp_path: Path) -> None:
+    log = tmp_path / "cut.jsonl"
+    log.write_text((run / "run.jsonl").read_text() + '{"seconds": 3.')
+    assert len(read_log(log)) == len(read_log(run / "run.jsonl"))
+    assert write_report(str(log), tmp_path / "pages" / "cut.html", png=False) == [tmp_path / "pages" / "cut.html"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "holds no round"),
+        ("hello\n", "line 1: not a JSON object"),
+        ("[1]\n", "line 1: not a JSON object"),
+        ('{"seconds": 1}\n', "line 1: lower is missing or no number"),
+        (json.dumps({**line(1.0, 2.0), "lower": True}) + "\n", "lower is missing"),
+        (json.dumps({**line(1.0, 2.0), "upper": "high"}) + "\n", "upper is no number"),
+        (json.dumps({**line(1.0, 2.0), "staleness": 3}) + "\n", "staleness is no list of counts"),
+        (json.dumps({**line(1.0, 2.0), "staleness": [1, -1]}) + "\n", "staleness is no list of counts"),
+        (json.dumps({**line(1.0, 2.0), "workers": {"a": [1]}}) + "\n", "workers no table"),
+        (json.dumps({**line(1.0, 2.0), "workers": {"a": [1, None]}}) + "\n", "workers no table"),
+        (json.dumps(line(1.0, 2.0)) + "\n" + json.dumps({**line(1.0, 2.0), "totals": 3}) + "\n", "line 2: passes"),
+    ],
+)
+def test_what_is_no_run_log_is_refused_by_its_line(content: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "run.jsonl").write_text(content)
+    with pytest.raises(InputError, match=words):
+        write_report(str(tmp_path / "run.jsonl"))
+    assert [file.name for file in tmp_path.iterdir()] == ["run.jsonl"]
+
+
+def test_a_log_of_another_run_is_refused(run: Path, tmp_path: Path) -> None:
+    told = json.loads((run / "model" / "model.json").read_text())
+    log = tmp_path / "other.jsonl"
+    log.write_text(json.dumps(line(1.0, 2.0)) + "\n")
+    told["config"]["output"]["log"] = str(log)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.json").write_text(json.dumps(told))
+    (tmp_path / "model" / "certificate.json").write_text((run / "model" / "certificate.json").read_text())
+    with pytest.raises(InputError, match="are of different runs"):
+        write_report(str(tmp_path / "model"))
+    told["config"]["output"]["log"] = None
+    (tmp_path / "model" / "model.json").write_text(json.dumps(told))
+    with pytest.raises(InputError, match="trained without a run log"):
+        write_report(str(tmp_path / "model"))
+
+
+def test_the_command_writes_both_files(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "page.html"
+    ran = call(capsys, "report", run / "model", "--out", out)
+    assert ran.code == 0, ran
+    assert ran.out == f"report     {out}\nreport     {tmp_path / 'page.png'}\n"
+    ran = call(capsys, "report", run / "run.jsonl", "--out", out, "--no-png", "--json")
+    assert json.loads(ran.out) == {"files": [str(out)]}
+
+
+def test_the_command_refuses_in_a_sentence(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert_refused(call(capsys, "report", tmp_path), "neither a run log nor a model folder", str(tmp_path))
+    assert_refused(call(capsys, "report", run / "model", "--out", tmp_path / "page.pdf"), "page.pdf", ".html")
+    (tmp_path / "file").touch()
+    assert_refused(call(capsys, "report", run / "model", "--out", tmp_path / "file" / "x.html"), "cannot be written")
+
+
+def test_without_matplotlib_one_sentence_says_what_to_do(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    out = tmp_path / "page.html"
+    assert_refused(call(capsys, "report", run / "model", "--out", out), "matplotlib", "pip install 'distdual[report]'")
+    assert not out.exists()
+    assert call(capsys, "report", run / "model", "--out", out, "--no-png").code == 0
+
+
+def test_a_long_run_makes_a_page_of_bounded_size() -> None:
+    rng = np.random.default_rng(0)
+    lower = np.cumsum(rng.uniform(0, 1, 20_000))
+    lines = [
+        {**line(float(value), 20_000.0 + 1 / (at + 1), oracle_calls=at, wait_seconds=at), "seconds": float(at)}
+        for at, value in enumerate(lower)
+    ]
+    text = page(Run(lines, "long"))
+    assert len(text) < 120_000
+    assert math.isfinite(closing(lines).lower[-1] or 0.0)
