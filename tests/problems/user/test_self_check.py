@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distdual.problems.user import self_check as selftest #UserProblem, 
+from distdual import UserProblem
+from distdual.problems.user import self_check
 from distdual.data.prepare.api import prepare_arrays
 from distdual.problems.user.self_check import check_problem
 from tests.problems import mine
@@ -30,8 +31,8 @@ NAMES = [
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selftest, "MEASURE", 0.01)
-    monkeypatch.setattr(selftest, "N_EXAMPLES", 12)
+    monkeypatch.setattr(self_check, "MEASURE", 0.01)
+    monkeypatch.setattr(self_check, "N_EXAMPLES", 12)
     monkeypatch.setenv("DASK_LOGGING__DISTRIBUTED", "critical")
 
 
