@@ -68,7 +68,7 @@ def every_tagging(problem: Chain, shard: Shard, i: int) -> dict[tuple[int, ...],
 
 
 class ChainContract(ProblemContract):
-    modules = ("viterbi", "paths")
+    modules = ("chain.viterbi", "chain.path_rows")
     every_constraint = staticmethod(every_tagging)
 
 

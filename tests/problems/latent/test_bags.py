@@ -40,7 +40,7 @@ def every_candidate(problem: Completed, shard: Shard, i: int) -> dict[tuple[int,
 
 
 class BagContract(ProblemContract):
-    modules = ("latent", "linear")
+    modules = ("latent.bags", "linear")
     every_constraint = staticmethod(every_candidate)
 
     def test_it_comes_back_from_its_description(self):

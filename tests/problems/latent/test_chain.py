@@ -59,7 +59,7 @@ def path_constraints(
 
 
 class LatentChainContract(ProblemContract):
-    modules = ("latent_chain", "viterbi", "paths")
+    modules = ("latent.chain", "chain.viterbi", "chain.path_rows")
     every_constraint = staticmethod(every_path)
 
     def test_it_comes_back_from_its_description(self):

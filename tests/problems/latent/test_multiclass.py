@@ -38,7 +38,7 @@ def every_component(problem: Completed, shard: Shard, i: int) -> dict[tuple[int,
 
 
 class MixtureContract(ProblemContract):
-    modules = ("latent_multiclass", "multiclass")
+    modules = ("latent.multiclass", "multiclass")
     every_constraint = staticmethod(every_component)
 
     def test_it_comes_back_from_its_description(self):

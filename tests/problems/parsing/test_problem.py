@@ -30,7 +30,15 @@ from tests.problems.parsing.trees import (
 )
 
 MOST = 400  # trees of a sentence that are written out
-MODULES = [f"distdual.problems.{name}" for name in ("cfg", "cky", "derivation", "runner_up", "viterbi", "paths")]
+PARTS = (
+    "parsing.problem",
+    "parsing.cky",
+    "parsing.derivation",
+    "parsing.second_best_tree",
+    "chain.viterbi",
+    "chain.path_rows",
+)
+MODULES = [f"distdual.problems.{name}" for name in PARTS]
 
 
 def cfg(seed: int, *, lexicon: bool = False, **options: Any) -> Cfg:
