@@ -14,6 +14,7 @@ from distdual.config import ClusterConfig, Config, LocalCluster, load
 from distdual.coordinator.run import Result, train
 from distdual.data.prepare.api import prepare_arrays
 from distdual.errors import InputError
+from distdual.problems.binary import Binary
 from distdual.report.round_log import Round
 
 SHARD_BYTES = 32 << 10  # small shards, so that two workers have something to share
@@ -54,7 +55,7 @@ def prepare_digits(folder: Path) -> Config:
     except OSError as error:
         raise InputError(f"{folder}: cannot be used as a folder: {error.strerror}; name another with --dir") from None
     data = (folder / "data").as_posix()
-    prepare_arrays(*digits(), data, "binary", shuffle=0, shard_bytes=SHARD_BYTES, overwrite=True)
+    prepare_arrays(*digits(), data, Binary.kind, shuffle=0, shard_bytes=SHARD_BYTES, overwrite=True)
     return load(config)
 
 

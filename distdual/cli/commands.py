@@ -102,7 +102,7 @@ def quickstart(folder: Path, as_json: bool) -> int:
     "kind",
     required=True,
     shell_complete=complete_kind,
-    help="What is to be learnt: a built-in problem.kind, such as binary.",
+    help="The problem.kind: a built-in one, such as binary, or MODULE:CLASS.",
 )
 @click.option("--format", "source_format", help="svmlight, svmhmm, conll, npz, npy or brackets; guessed if not given.")
 @click.option("--labels", multiple=True, metavar="FILE", help="The .npy file of labels of each .npy SOURCE, in order.")
@@ -146,8 +146,7 @@ def prepare(
     """
     from distdual.data.prepare.api import prepare as run
 
-    if ":" in kind:
-        raise InputError(f"--problem {kind}: your own problem takes data prepared as multiclass or regression")
+    look_here(kind)
     storage = storage_options(storage_file)
     written = run(list(sources), dest, kind, format=source_format, storage_options=storage, **options)
     if as_json:

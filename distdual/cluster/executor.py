@@ -178,8 +178,8 @@ def on_dask(client: Any, dataset: Dataset | MemoryDataset, problem: Problem, clu
 
 def check_examples(dataset: Dataset | MemoryDataset, problem: Problem) -> None:
     """Kernels trust that examples are what the problem takes them for."""
-    if dataset.ragged != problem.sequences:
-        found, needed = ("single rows", "sequences") if problem.sequences else ("sequences", "single rows")
+    if dataset.ragged != problem.data_spec.ragged:
+        found, needed = ("sequences", "single rows") if dataset.ragged else ("single rows", "sequences")
         raise InputError(f"{dataset.location}: the data set holds {found}, but a {problem.kind} problem needs {needed}")
 
 

@@ -112,7 +112,7 @@ class StructuralSVM(StructuredEstimator):
         return self._dataset(Block(x, np.zeros(n_rows(x), dtype=np.float64 if self.regression else np.int32)))
 
     def _problem_for(self, data: Data) -> UserProblem:
-        told = own_class(self.problem) if isinstance(self.problem, str) else self.problem
+        told = own_class(self.problem, UserProblem) if isinstance(self.problem, str) else self.problem
         if issubclass(told if isinstance(told, type) else type(told), LatentProblem):
             raise InputError("latent problems are trained by distdual.train; StructuralSVM takes convex ones only")
         if isinstance(told, UserProblem):

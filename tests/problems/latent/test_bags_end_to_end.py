@@ -59,7 +59,7 @@ def test_arrays_with_bounds_are_the_same_bags(tmp_path, text, capsys):
     ("lines", "words"),
     [
         (BAGS.replace("1 qid:1 1:1.2", "-1 qid:1 1:1.2"), ["bag 0", "labels 1.0 and -1.0", "one label"]),
-        (BAGS + "3 qid:5 1:1\n", ["a latent problem has two labels", "3"]),
+        (BAGS + "3 qid:5 1:1\n", ["a latent problem has 2 labels", "3"]),
         (BAGS.replace("1 qid:3", "1"), ["line 5", "no qid"]),
     ],
     ids=["two labels in a bag", "three labels", "no bag"],
