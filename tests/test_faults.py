@@ -21,7 +21,7 @@ import pytest
 
 from distdual import train, verify
 from distdual.cluster.dask_client import connect
-from distdual.cluster.executor import DaskExecutor
+from distdual.cluster.dask_executor import DaskExecutor
 from distdual.config import ClusterConfig
 from distdual.coordinator.run import Result
 from distdual.data.dataset import open_dataset

@@ -14,7 +14,8 @@ import numpy as np
 
 from distdual.certificate.bounds import Certificate, ShardLoss, objective, upper_bound
 from distdual.certificate.rebuild import Support, no_support
-from distdual.cluster.executor import Executor, open_executor
+from distdual.cluster.base import Executor
+from distdual.cluster.open_executor import open_executor
 from distdual.config import RETRY_SECONDS, ClusterConfig
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.storage.location import Location

@@ -163,3 +163,11 @@ def module_file_of(name: str) -> str | None:
     file = getattr(sys.modules.get(name), "__file__", None) or ""
     installed = any(Path(file).is_relative_to(sysconfig.get_path(place)) for place in ("purelib", "platlib", "stdlib"))
     return file if "." not in name and name != "__main__" and file.endswith(".py") and not installed else None
+
+
+def round_trip(problem: Problem) -> Problem:
+    """Return the problem as it arrives at a worker."""
+    from distributed.protocol.pickle import dumps, loads
+
+    there: Problem = loads(dumps(problem))
+    return there

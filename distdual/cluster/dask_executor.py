@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+from distdual.cluster.base import Held, arrived, run_all
 from distdual.cluster.dask_monitor import LOOK, PAUSE, Attended
 from distdual.cluster.dask_tasks import (
     Latent,
@@ -31,7 +32,6 @@ from distdual.cluster.dask_tasks import (
     shrinking_chunks,
     work_on_shards,
 )
-from distdual.cluster.pending_scans import Held, arrived, run_all
 from distdual.config import ClusterConfig
 from distdual.data.dataset import Dataset
 from distdual.data.in_memory import MemoryDataset, OneShard

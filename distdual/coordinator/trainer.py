@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from distdual.certificate.bounds import Certificate, ShardLoss, objective, upper_bound
-from distdual.cluster.executor import Executor
+from distdual.cluster.base import Executor
 from distdual.config import SolverConfig
 from distdual.coordinator.auto_slack import Choice, choose
 from distdual.coordinator.schedule import Limits, Pass, Piece, Progress, Stop, after_scan, next_step
