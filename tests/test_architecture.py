@@ -35,7 +35,7 @@ ORDER = [
 ]
 
 HOMES = {
-    "distributed": ["cluster/", "jobs/", "scan/shard_reader.py"],
+    "distributed": ["cluster/", "jobs/"],
     "dask": ["cluster/dask_client.py", "data/sources/arrays.py"],
     "zarr": ["data/"],
     "fsspec": ["data/"],

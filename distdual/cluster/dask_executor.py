@@ -18,20 +18,16 @@ from typing import Any, NamedTuple
 from distdual.cluster.base import Held, arrived, run_all
 from distdual.cluster.dask_monitor import LOOK, PAUSE, Attended
 from distdual.cluster.dask_tasks import (
-    Latent,
     Task,
-    Work,
-    Works,
     batches,
     bundle_size,
-    load_bundle,
     reads_a_task,
     scan_seconds,
     scan_tasks,
     scans_a_task,
     shrinking_chunks,
-    work_on_shards,
 )
+from distdual.cluster.dask_worker import Latent, ShardWork, TaskWork, load_bundle, work_on_shards
 from distdual.config import ClusterConfig
 from distdual.data.dataset import Dataset
 from distdual.data.in_memory import MemoryDataset, OneShard
@@ -197,7 +193,7 @@ class DaskExecutor:
         for batch in batches(tasks, self.source):
             futures = self.client.map(
                 work_on_shards,
-                [self._works(task) for task in batch],
+                [self._work(task) for task in batch],
                 self._given(batch),
                 key=[self._key(str(task)) for task in batch],
                 pure=False,
@@ -314,9 +310,9 @@ class DaskExecutor:
             self._scatter(self.shared)
         return self.shared
 
-    def _works(self, task: Task) -> Works:
+    def _work(self, task: Task) -> TaskWork:
         each = zip(task.shards, task.arguments, strict=True)
-        return Works(task.function, [Work(shard, own, self._latent(shard)) for shard, own in each])
+        return TaskWork(task.function, [ShardWork(shard, own, self._latent(shard)) for shard, own in each])
 
     def _latent(self, shard: int) -> Latent | None:
         if not isinstance(self.problem, Completed):
