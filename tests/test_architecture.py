@@ -13,6 +13,7 @@ ROOT = Path(distdual.__file__).parent
 
 ORDER = [
     "errors",
+    "json_floats",
     "interrupt",
     "field_docs",
     "config",

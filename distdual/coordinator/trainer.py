@@ -30,9 +30,10 @@ from distdual.scan.scan import Scan, ShardReport
 from distdual.scan.slack_groups import ALL, EXAMPLE, name_of
 from distdual.solver.ascent_plan import Ascent
 from distdual.solver.cache import rows_nbytes
+from distdual.solver.gap import relative_gap
 from distdual.solver.growable import Room
 from distdual.solver.regularizer import Prior
-from distdual.solver.solver import Solver, relative_gap
+from distdual.solver.solver import Solver
 
 log = logging.getLogger(__name__)
 
