@@ -14,6 +14,7 @@ ROOT = Path(distdual.__file__).parent
 
 ORDER = [
     "errors",
+    "json_floats",
     "interrupt",
     "field_docs",
     "config",
@@ -36,7 +37,7 @@ ORDER = [
 ]
 
 HOMES = {
-    "distributed": ["cluster/", "jobs/", "scan/shard_reader.py"],
+    "distributed": ["cluster/", "jobs/"],
     "dask": ["cluster/dask_client.py", "data/sources/arrays.py"],
     "zarr": ["data/"],
     "fsspec": ["data/"],

@@ -107,12 +107,12 @@ def test_files_of_certificates_are_checked(pem: Pem, tmp_path: Path) -> None:
     def of(*files: str) -> ClusterConfig:
         return ClusterConfig(scheduler="tls://host:1", **dict(zip(NAMES, files, strict=True)))  # type: ignore[arg-type]
 
-    with pytest.raises(InputError, match=r"cluster\.tls_key: there is no file .*nowhere"):
+    with pytest.raises(InputError, match=r"cluster\.tls_key: file .*nowhere not found"):
         security_of(of(pem.ca, pem.cert, str(tmp_path / "nowhere")))
     (tmp_path / "text").write_text("no key")
-    with pytest.raises(InputError, match="expected PEM files, the key being the certificate's"):
+    with pytest.raises(InputError, match="expected PEM files, and the key of the certificate"):
         security_of(of(pem.ca, pem.cert, str(tmp_path / "text")))
-    with pytest.raises(InputError, match="expected PEM files, the key being the certificate's"):
+    with pytest.raises(InputError, match="expected PEM files, and the key of the certificate"):
         security_of(of(pem.ca, pem.cert, certificates(tmp_path / "theirs").key))
 
 

@@ -1,11 +1,13 @@
 """Proven bounds on P(w*), and the conditions under which they are proven."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from distdual.kernels.rows import Floats
+from distdual.scan.scan import ShardReport
+from distdual.solver.gap import relative_gap
 from distdual.solver.regularizer import Prior
 
 
@@ -14,6 +16,11 @@ class ShardLoss(NamedTuple):
     version: int
     loss: float  # Σ_i cost_i ξ_i(w) over the shard
     exact: bool
+
+
+def shard_losses(reports: Iterable[ShardReport]) -> list[ShardLoss]:
+    """Return the losses that scans reported."""
+    return [ShardLoss(report.shard, report.version, report.loss, report.exact) for report in reports]
 
 
 class CertificateError(ValueError):
@@ -30,8 +37,7 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """(upper − lower) / upper; a data set whose optimum is 0 has gap 0."""
-        return (self.upper - self.lower) / self.upper if self.upper != 0 else 0.0
+        return relative_gap(self.upper, self.lower)
 
 
 def upper_bound(

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.certificate.bounds import Certificate, ShardLoss, objective, upper_bound
+from distdual.certificate.bounds import ShardLoss, objective, upper_bound
 from distdual.certificate.rebuild import Support, no_support
-from distdual.cluster.executor import Executor, open_executor
+from distdual.cluster.base import Executor
+from distdual.cluster.open_executor import open_executor
 from distdual.config import RETRY_SECONDS, ClusterConfig
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.storage.location import Location
@@ -28,6 +29,7 @@ from distdual.problems.registry import Named
 from distdual.scan.scan import Source
 from distdual.scan.shard_reader import streamed
 from distdual.scan.slack_groups import add_runs
+from distdual.solver.gap import relative_gap
 
 SAME = 1e-9  # relative difference up to which a recomputed bound is the recorded one
 FEASIBLE = 1e-9  # relative excess of Σ α over C_i that rounding may leave
@@ -286,12 +288,11 @@ def conclude(
         findings.append("the model holds a summary of its dual: the lower bound rests on the trainer's rows")
     if not exact:
         findings.append(f"inference is inexact: there is no upper bound, {value:.12g} is an estimate of P(w)")
-    proven = Certificate(lower, value if exact else math.inf, 0)
-    gap = proven.gap if exact else math.inf
+    gap = relative_gap(value, lower) if exact else math.inf
     target = claimed_number(model, "target")
     return Verification(
         lower,
-        proven.upper,
+        value if exact else math.inf,
         gap,
         target,
         not findings and gap <= target,

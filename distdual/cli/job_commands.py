@@ -14,6 +14,7 @@ import click
 from distdual.cli.options import emit, json_option, look_here, paper, say, scheduler_options, settings_option
 from distdual.config import ClusterConfig, load
 from distdual.errors import InputError
+from distdual.json_floats import infinite_values
 
 CANCEL_SECONDS = 10.0  # to wait for the end of a round
 
@@ -93,7 +94,7 @@ def logs(job_id: str, follow: bool, scheduler: dict[str, Any], as_json: bool) ->
             if "said" in line:
                 say(line["said"])
             elif "round" in line:
-                click.echo(line["round"] if as_json else plain(Round(**with_infinities(json.loads(line["round"])))))
+                click.echo(line["round"] if as_json else plain(Round(**infinite_values(json.loads(line["round"])))))
         return (job.record().code or 0) if follow else 0
 
 
@@ -192,8 +193,3 @@ def bounds(job: dict[str, Any]) -> str:
 
 def when(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-
-
-def with_infinities(line: dict[str, Any]) -> dict[str, Any]:
-    """A line of the run log, with infinity where JSON has none."""
-    return {name: float("inf") if value is None else value for name, value in line.items()}

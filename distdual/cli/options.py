@@ -2,7 +2,6 @@
 
 import functools
 import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from rich.console import Console
 
 from distdual.cli.completion import complete_setting
 from distdual.config import TLS, check_address
+from distdual.json_floats import finite_values
 
 NOT_CERTIFIED = 1
 BAD_INPUT = 2
@@ -92,8 +92,7 @@ def storage_options(file: Path | None) -> dict[str, Any]:
 
 def emit(value: dict[str, Any]) -> None:
     """One JSON object on stdout, with null where a number is not finite."""
-    finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in value.items()}
-    click.echo(json.dumps(finite))
+    click.echo(json.dumps(finite_values(value)))
 
 
 def next_step(certificate: dict[str, Any]) -> str:

@@ -23,7 +23,7 @@ from distdual.kernels.rows import Floats
 from distdual.problems.latent.base import Completed, LatentProblem, Start
 from distdual.report.round_log import Totals
 from distdual.solver.ascent_plan import Ascent
-from distdual.solver.solver import relative_gap
+from distdual.solver.gap import relative_gap
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from distdual.cluster.executor import check_examples, dask_page, open_executor
+from distdual.cluster.open_executor import check_examples, dask_page, open_executor
 from distdual.config import Config, from_table, index_range
 from distdual.coordinator.async_trainer import MODES
 from distdual.coordinator.checkpoint import Checkpoint, Saved, identity, open_checkpoint

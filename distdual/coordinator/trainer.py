@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from distdual.certificate.bounds import Certificate, ShardLoss, objective, upper_bound
-from distdual.cluster.executor import Executor
+from distdual.cluster.base import Executor
 from distdual.config import SolverConfig
 from distdual.coordinator.auto_slack import Choice, choose
 from distdual.coordinator.run_state import PassUnderway, RunState
@@ -42,9 +42,10 @@ from distdual.scan.scan import Scan, ShardReport
 from distdual.scan.slack_groups import ALL, EXAMPLE, name_of
 from distdual.solver.ascent_plan import Ascent
 from distdual.solver.cache import rows_nbytes
+from distdual.solver.gap import relative_gap
 from distdual.solver.growable import Room
 from distdual.solver.regularizer import Prior
-from distdual.solver.solver import Solver, relative_gap
+from distdual.solver.solver import Solver
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distdual.certificate.rebuild import Support
-from distdual.cluster.executor import Executor
+from distdual.cluster.base import Executor
 from distdual.coordinator.coalesce import runs_of
 from distdual.coordinator.slack_partition import Grouping
 from distdual.data.dataset import Dataset

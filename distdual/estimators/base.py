@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from distdual.cluster.executor import open_executor
+from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig, SolverConfig, convert, parse
 from distdual.coordinator.run import check_columns, single_dual, summarise
 from distdual.coordinator.trainer import Outcome, Trainer

@@ -36,7 +36,7 @@ class Job:
     client: Any
 
     def record(self) -> Record:
-        task = self._task()  # asked first: the record is complete before the task is gone
+        task = self.task_state()  # asked first: the record is complete before the task is gone
         record = read(self.client, self.id)
         if record.ended is None and task is None:
             return replace(record, state="failed", sentence=LOST, code=1, worker=None)
@@ -102,8 +102,8 @@ class Job:
             raise kind(record.sentence)
         return record.certificate
 
-    def _task(self) -> str | None:
-        """What the scheduler says of the task; None if it has none."""
+    def task_state(self) -> str | None:
+        """Return the scheduler's state of the job's task, or None if it has none."""
         key = TASK + self.id
         found: dict[str, str | None] = self.client.sync(self.client.scheduler.get_task_status, keys=[key])
         return found[key]
@@ -180,6 +180,6 @@ def wait_for_begin(job: Job, future: Any) -> None:
             sentence = " ".join(f"a worker could not begin: {future.exception()}".split())
             save(job.client, read(job.client, job.id).ending("failed", sentence, 2))
             raise InputError(f"{sentence}; is the same version of distdual installed on all workers?")
-        if job._task() in ("no-worker", "queued"):
+        if job.task_state() in ("no-worker", "queued"):
             return
         time.sleep(POLL / 4)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from distdual.cluster.executor import Executor
+from distdual.cluster.base import Executor
 from distdual.data.dataset import Dataset
 from distdual.data.shard import Block, Shard
 from distdual.errors import InputError

@@ -90,6 +90,11 @@ KINDS: dict[type, str] = {Dual: "examples", GroupDual: "groups", Summary: "summa
 FILES = ("example", "key_indptr", "key_values", "shard", "file", "row", "linear", "v", "alpha", "beta")
 
 
+def is_members_folder(name: Any) -> bool:
+    """Whether a name read from JSON is a folder of members files within a model folder."""
+    return isinstance(name, str) and name.startswith("dual/members-") and ".." not in name
+
+
 def describe_dual(dual: AnyDual) -> dict[str, Any]:
     """What model.json says of it; support constraints of single examples go without saying."""
     if isinstance(dual, Dual):
@@ -118,9 +123,9 @@ def read_dual(location: Location, about: dict[str, Any], support: int) -> AnyDua
         if any(len(column) != len(alpha) or (column < 0).any() for column in (shard, file, row)):
             raise InputError(f"{location}/dual: shard, file, row and alpha do not fit together")
         members = about.get("members")
-        if not isinstance(members, str) or not members.startswith("dual/members-") or ".." in members:
+        if not is_members_folder(members):
             raise InputError(f"{location}/model.json: members must name a folder in dual/, got {members!r}")
-        return GroupDual(shard, file, row, alpha, beta, members)
+        return GroupDual(shard, file, row, alpha, beta, str(members))
     keys = Keys(read("key_indptr", np.int64), read("key_values", np.int32))
     example = read("example", np.int64)
     if not len(example) == len(alpha) == len(keys.indptr) - 1:

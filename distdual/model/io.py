@@ -14,6 +14,8 @@ checkpoint/        of a run that has not ended, see checkpoint.py
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,7 +26,18 @@ from distdual.data.dataset import Dataset
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
-from distdual.model.dual import FILES, AnyDual, Dual, GroupDual, Summary, describe_dual, npy, read_dual, read_npy
+from distdual.model.dual import (
+    FILES,
+    AnyDual,
+    Dual,
+    GroupDual,
+    Summary,
+    describe_dual,
+    is_members_folder,
+    npy,
+    read_dual,
+    read_npy,
+)
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import Completed, LatentProblem
 from distdual.problems.registry import Named, problem_from, texts_of
@@ -105,8 +118,8 @@ class Model:
         location.remove_file("run.json")  # what it names belongs to a model from now on
         location.write("model.json", about)
         own = self.dual.members if isinstance(self.dual, GroupDual) else None
-        if isinstance(before, str) and before.startswith("dual/members-") and before != own:
-            (location / before).remove()
+        if is_members_folder(before) and before != own:
+            (location / str(before)).remove()
 
 
 def claim(location: Location, *, overwrite: bool) -> None:
@@ -130,8 +143,8 @@ def remove_unfinished(location: Location) -> None:
     (location / CHECKPOINT).remove_file(MANIFEST)  # first: nobody can go on without all that follows
     noted = location.exists("run.json")
     folder = read_json(location, "run.json").get("members") if noted else None
-    if isinstance(folder, str) and folder.startswith("dual/members-") and ".." not in folder:
-        (location / folder).remove()
+    if is_members_folder(folder):
+        (location / str(folder)).remove()
     (location / CHECKPOINT).remove()
     if noted:
         location.remove_file("run.json")
@@ -161,17 +174,21 @@ def load_model(location: Location, problem: Named | None = None) -> Model:
     """
     about = read_about(location)
     try:
-        names = texts_of(about["problem"], problem)
+        with naming(location):
+            names = texts_of(about["problem"], problem)
         texts = {name: location.read(f"problem/{name}.txt").decode() for name in names}
-        made = problem_from(about["problem"], problem, texts)
+        with naming(location):
+            made = problem_from(about["problem"], problem, texts)
         data, C, config = about["data"], float(about["C"]), about["config"]
-        prior = Prior(made.n_weights, **{name: read_prior(location, name) for name in about["prior"]})
+        arrays = {name: read_prior(location, name) for name in about["prior"]}
+        with naming(location):
+            prior = Prior(made.n_weights, **arrays)
         checksum = read_npy(location, "dual/checksum.npy", np.uint32)
         info = DataInfo(data["url"], data["fingerprint"], data["n_examples"], checksum, data.get("numbering"))
         if isinstance(made, LatentProblem):
             made = read_latent(location, made)
-    except InputError as error:
-        raise error if str(error).startswith(str(location)) else InputError(f"{location}: {error}") from None
+    except InputError:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         what = str(error) if isinstance(error, KeyError) else "a value"
         raise InputError(f"{location}/model.json: {what} is missing or of the wrong type") from None
@@ -184,6 +201,15 @@ def load_model(location: Location, problem: Named | None = None) -> Model:
     if isinstance(dual, Summary) and len(dual.v) != len(w):
         raise InputError(f"{location}/dual/v.npy: {len(dual.v)} numbers, one a weight is expected: {len(w)}")
     return Model(w, made, C, prior, dual, info, certificate, config)
+
+
+@contextmanager
+def naming(location: Location) -> Iterator[None]:
+    """Put the folder's name before the message of an InputError."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{location}: {error}") from None
 
 
 def latent_arrays(problem: Completed) -> dict[str, NDArray[Any]]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
+from distdual.solver.gap import relative_gap
 
 Line = dict[str, Any]
 Values = list[float | None]  # None where there is nothing to draw
@@ -139,7 +140,7 @@ def closing(lines: Sequence[Line]) -> Closing:
             continue
         seen = [line.get("upper") for line in part]
         upper += [None if u is None else max(0.0, (u - best_lower) / best_upper) for u in seen]
-        lower += [max(0.0, (best_upper - line["lower"]) / best_upper) for line in part]
+        lower += [max(0.0, relative_gap(best_upper, line["lower"])) for line in part]
     return Closing(upper, lower)
 
 

@@ -1,7 +1,6 @@
 """Who is told of a run? Logs: of its beginning, of every round, of its end. One writes a JSON object a line."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -9,6 +8,7 @@ from types import TracebackType
 from typing import IO, Any, NamedTuple, Protocol
 
 from distdual.errors import InputError
+from distdual.json_floats import finite_values
 from distdual.report.round_log import Round
 
 
@@ -35,8 +35,7 @@ class Log(Protocol):
 
 def as_line(line: Round) -> dict[str, Any]:
     """A round as JSON knows it, with None for a number that is not finite. It shares the round's tables."""
-    values = {each.name: getattr(line, each.name) for each in fields(line)}
-    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
+    return finite_values({each.name: getattr(line, each.name) for each in fields(line)})
 
 
 class RunLog:

@@ -159,6 +159,11 @@ class ConstraintCache:
             Scratch.of(self.group_indptr),
         )
 
+    def support(self) -> Ints:
+        """Slots of the constraints of examples with α > 0, group by group."""
+        slots: Ints = self.members[(self.alpha.view[self.members] > 0) & (self.example.view[self.members] >= 0)]
+        return slots
+
     def keys(self) -> Keys:
         return Keys(self.key_indptr.view, self.key_values.view)
 

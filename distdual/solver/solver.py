@@ -11,6 +11,7 @@ from distdual.solver.ascent_plan import Ascent
 from distdual.solver.cache import ConstraintCache, View
 from distdual.solver.extrapolate import PACE
 from distdual.solver.free_set_cg import ascend_face
+from distdual.solver.gap import relative_gap
 from distdual.solver.growable import ROOM, Room
 from distdual.solver.regularizer import Prior
 from distdual.solver.sweep import (
@@ -55,7 +56,7 @@ class Solver:
         self.sample = np.random.default_rng([seed, 2])
         self._view: View | None = None
         self.should_stop: Callable[[], bool] = lambda: False
-        self.lower = self._dual()
+        self.lower = self.dual_objective()
 
     def insert(self, *parts: Constraints, references: Sequence[Ints] = ()) -> Ints:
         """Add the constraints that are new, and weights that may not be negative with the first; returns the slots."""
@@ -67,14 +68,14 @@ class Solver:
 
     def process(self, slots: Ints) -> float:
         """Improve the groups of these constraints once; returns the gain in D."""
-        return self._sweep(self._groups(slots)).gain if len(slots) else 0.0
+        return self.sweep(self._groups(slots)).gain if len(slots) else 0.0
 
     def reprocess(self, slots: Ints, plan: Ascent) -> None:
         """Process new constraints in chunks, each followed by visits to random groups (Usunier et al., Alg. 2)."""
         for begin in range(0, len(slots), plan.chunk or max(1, len(slots))):
             chunk = slots[begin : begin + plan.chunk] if plan.chunk else slots
             self.process(chunk)
-            self._sweep(self.sample.integers(self.cache.n_groups, size=plan.revisits * len(chunk)))
+            self.sweep(self.sample.integers(self.cache.n_groups, size=plan.revisits * len(chunk)))
             self.average += len(chunk) * self.w
             self.n_averaged += len(chunk)
 
@@ -92,8 +93,8 @@ class Solver:
         gap, limit, own, due, before = np.inf, plan.patience * max(1.0, spent), 0, SETTLED, np.inf
         for turn in range(1, 1 + (plan.max_sweeps if len(self.cache) else 0)):
             self.mean, before = np.zeros(self.prior.n_weights), gap
-            sweep = self._sweep(np.arange(self.cache.n_groups), self.mean)
-            self.reached = self._dual()
+            sweep = self.sweep(np.arange(self.cache.n_groups), self.mean)
+            self.reached = self.dual_objective()
             self.claim = gap = relative_gap(sweep.estimate, self.reached)
             if gap <= NEARLY * plan.tolerance and plan.confirm:
                 gap = self._looked_at(gap, trusting=plan.trusting)
@@ -158,7 +159,7 @@ class Solver:
             view = self._arrays()
             add_rows(view.rows, view.alpha, self.v)
             self.w[:] = self.prior.weights(self.v)
-        self.lower = max(self.lower, self._dual())  # the same up to rounding where constraints were coalesced
+        self.lower = max(self.lower, self.dual_objective())  # the same up to rounding where constraints were coalesced
         return self.lower
 
     def cache_upper(self) -> float:
@@ -250,7 +251,7 @@ class Solver:
         return dropped
 
     def _groups(self, slots: Ints) -> Ints:
-        """What `_sweep` takes for these constraints: slots where no slack is shared, else groups."""
+        """What `sweep` takes for these constraints: slots where no slack is shared, else groups."""
         if self.cache.single:
             return slots
         return np.searchsorted(self.cache.group_example, np.unique(self.cache.example.view[slots]))
@@ -260,7 +261,7 @@ class Solver:
             self._view = self.cache.view()
         return self._view
 
-    def _sweep(self, chosen: Ints, mean: Floats = NO_MEAN) -> Sweep:
+    def sweep(self, chosen: Ints, mean: Floats = NO_MEAN) -> Sweep:
         """One pass over the chosen groups, which are slots where none is shared; `mean` gets the average w if asked."""
         view = self._arrays()
         active, order = np.empty(len(chosen), dtype=np.int64), shuffle_runs(chosen, self.random)
@@ -274,7 +275,7 @@ class Solver:
         self.updates += len(chosen)
         return Sweep(gain, self.prior.penalty(self.w) + loss, active[:n_active])
 
-    def _dual(self) -> float:
+    def dual_objective(self) -> float:
         """D(α) at the v that is kept; only after `bound` is it free of rounding."""
         linear = product(self.cache.margin.view, self.cache.alpha.view)
         if self.prior.plain:
@@ -283,8 +284,3 @@ class Solver:
             view = self._arrays()
             add_rows(view.rows, view.alpha, self.v)
         return linear - self.prior.conjugate(self.v)
-
-
-def relative_gap(upper: float, lower: float) -> float:
-    """(upper − lower) / upper, and 0 where the optimum is 0; NaN stays NaN, which is no gap that anybody can reach."""
-    return 0.0 if upper <= 0 else (upper - lower) / upper

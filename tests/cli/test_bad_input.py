@@ -352,7 +352,7 @@ def test_a_port_where_nobody_listens_is_no_scheduler(here: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
     ran = distdual("verify", "trained", "--scheduler", address, cwd=here)
-    assert_refused(ran, address, "did not answer", "`dask scheduler`", "without an address this process scans")
+    assert_refused(ran, address, "did not answer", "`dask scheduler`", "without an address, scans run in this process")
 
 
 @pytest.mark.parametrize("address", ["nonsense://host:1", "tcp://host:port", "tcp://", "8786 please"])

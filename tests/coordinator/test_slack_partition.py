@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from distdual import train, verify
-from distdual.cluster.executor import InlineExecutor
+from distdual.cluster.threads import InlineExecutor
 from distdual.config import SolverConfig
 from distdual.coordinator.run import Result
 from distdual.coordinator.trainer import Outcome, Trainer

@@ -14,7 +14,8 @@ from sklearn.base import clone
 
 import distdual
 from distdual.cluster.dask_client import connect
-from distdual.cluster.executor import DaskExecutor, InlineExecutor
+from distdual.cluster.dask_executor import DaskExecutor
+from distdual.cluster.threads import InlineExecutor
 from distdual.config import ClusterConfig, LocalCluster
 from distdual.data import in_memory as memory
 from distdual.data.prepare.api import prepare_arrays

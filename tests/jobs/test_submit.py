@@ -272,7 +272,7 @@ def test_a_worker_that_was_given_up_writes_nothing_more(threads: Client, data: s
     record = wait_until(lambda: (r := job.record()).progress and r, "a round")
     newer = Record(**{**record.public(), "attempt": 2, "worker": "tcp://another:1"})
     save(threads, newer)
-    wait_until(lambda: job._task() is None, "the end of the first")
+    wait_until(lambda: job.task_state() is None, "the end of the first")
     assert read(threads, job.id) == newer
     assert checkpoint_of(tmp_path / "model") is None
     assert job.record().sentence == LOST  # as nobody else runs it here

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.cluster.executor import round_trip
+from distdual.cluster.dask_client import round_trip
 from distdual.config import toml_value
 from distdual.data.dataset import open_dataset
 from distdual.data.shard import Shard
