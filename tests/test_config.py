@@ -198,7 +198,7 @@ class TestRanges:
             ),
             (
                 {"cluster": {"scheduler": "tcp://a:1", "local": {}}},
-                "cluster.scheduler and cluster.local exclude each other: name one",
+                "cluster.scheduler and cluster.local exclude each other: set one",
             ),
             ({"data": {"url": ""}}, "data.url must name a folder, got an empty string"),
             ({"output": {"url": " "}}, "output.url must name a folder, got an empty string"),

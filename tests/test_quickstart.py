@@ -43,7 +43,7 @@ def test_it_trains_and_verifies_a_model_and_can_be_run_again(tmp_path: Path) -> 
 def test_it_leaves_a_folder_alone_that_holds_something_else(tmp_path: Path) -> None:
     (tmp_path / "diary.txt").write_text("dear diary")
     ran = distdual("quickstart", "--dir", tmp_path)
-    assert_refused(ran, str(tmp_path), "already holds something else", "--dir")
+    assert_refused(ran, str(tmp_path), "already contains other files", "--dir")
     assert [path.name for path in tmp_path.iterdir()] == ["diary.txt"]
 
 
