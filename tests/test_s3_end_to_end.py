@@ -243,7 +243,7 @@ def test_a_run_goes_on_with_appended_data_and_the_old_model_still_holds(
         ran = call(capsys, "verify", f"{place}/old", "--storage-options", "s3.toml")
         assert ran.code == 0
         assert (
-            f"target {old['target']:.2e}\n  of the first {n_shards} shards; {n_shards} were appended since" in ran.out
+            f"target {old['target']:.2e}\n  of the first {n_shards} shards; {n_shards} were appended later" in ran.out
         )
 
         hot = trained("hot", start=f"{place}/old")

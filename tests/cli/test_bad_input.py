@@ -373,7 +373,7 @@ def test_an_address_must_be_one(address: str, here: Path, capsys: pytest.Capture
         (["predict", "a", "b"], ["--out", "distdual predict --help"]),
         (["dance"], ["dance", "see `distdual --help`"]),
         (["trian"], ["Did you mean 'train'? see `distdual --help`"]),
-        (["info", "nowhere"], ["nowhere", "neither a data set nor a model", "distdual prepare"]),
+        (["info", "nowhere"], ["nowhere", "not a data set, a model or a checkpoint", "distdual prepare"]),
         (["verify", "trained", "--storage-options", "none.toml"], ["none.toml", "cannot be read"]),
         (["info", "s3://key:secret@bucket/x"], ["credentials", "storage_options"]),
     ],

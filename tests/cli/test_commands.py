@@ -116,9 +116,9 @@ def test_a_run_that_stops_early_has_bounds_that_hold_and_exit_code_1(
     assert "NOT certified" in early.out
     assert "stopped: " in early.out
     assert "raise solver.max_passes or solver.gap; " in early.out
-    assert f"solver.start={config.parent}/model goes on" in early.out
+    assert f"solver.start={config.parent}/model continues" in early.out
     shown = call(capsys, "verify", config.parent / "model").out
-    assert "all agrees, but the gap is above 1.00e-09" in shown
+    assert "everything checks out, but the gap exceeds the target 1.00e-09" in shown
     checked = call(capsys, "verify", config.parent / "model", "--json")
     assert checked.code == 1
     bounds = json.loads(checked.out)
