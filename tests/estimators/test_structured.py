@@ -120,7 +120,7 @@ def test_bad_sequences_are_told() -> None:
     x, y = sequences()
     with pytest.raises(InputError, match="give lengths"):
         chain().fit(np.vstack(x), np.concatenate(y))
-    with pytest.raises(InputError, match=r"an array .* is expected for each sequence"):
+    with pytest.raises(InputError, match=r"expected an array .* per sequence"):
         chain().fit([part[0] for part in x], y)
     with pytest.raises(InputError, match="sequence 1 has"):
         chain().fit(x[:2], [y[0], y[1][:-1]])
@@ -210,7 +210,10 @@ def test_inexact_inference_warns_that_nothing_is_proven() -> None:
     [
         ({"problem": None}, "must be a subclass of distdual.UserProblem"),
         ({"problem": PlainMulticlass(n_features=4, classes=("A", "B", "C"))}, "made for 4 features"),
-        ({"problem": PlainMulticlass(n_features=3, classes=("A", "B"))}, "y holds the label C, known are A, B"),
+        (
+            {"problem": PlainMulticlass(n_features=3, classes=("A", "B"))},
+            "y contains the unknown label C, expected one of A, B",
+        ),
         (
             {"problem": PlainMulticlass(n_features=3, classes=("A", "B", "C")), "options": {"scale": 1.0}},
             "leave options out",
