@@ -33,7 +33,9 @@ FENCE = re.compile(
 HOME = "/home/you"  # the folder in outputs
 SECTIONS = {"data", "problem", "solver", "prior", "cluster", "output"}
 NUMBER = re.compile(r"[-+−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
-COST = re.compile(r" ?(s|ms|seconds?|examples a second|passes|oracle calls|support constraints)\b")  # of no moment
+COST = re.compile(
+    r" ?(s|ms|seconds?|examples (?:a|per) second|passes|oracle calls|support constraints)\b"
+)  # vary
 
 
 class Block(NamedTuple):

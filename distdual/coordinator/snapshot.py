@@ -51,7 +51,7 @@ def pack(trainer: Trainer) -> State:
         "grouping": {"grain": grouping.grain, "number": grouping.number, "coalesced": grouping.coalesced},
         "events": grouping.events,
         "n_mixtures": ledger.n_mixtures,
-        "totals": trainer.totals.told(),
+        "totals": trainer.totals.as_dict(),
         "bounds": {name: getattr(trainer, name) for name in BOUNDS},
         "version": trainer.version,
         "seconds": time.perf_counter() - trainer.begin,

@@ -380,7 +380,7 @@ class Trainer:
             len(self.solver.cache),
             self.solver.cache.nbytes,
             self.solver.n_support,
-            self.totals.told(),
+            self.totals.as_dict(),
             name_of(self.grouping.grain),
             [*self.grouping.take_events(), *self._faults()],
             since.staleness,

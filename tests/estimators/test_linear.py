@@ -195,7 +195,7 @@ def test_partial_fit_refuses_what_does_not_join(tmp_path: Path) -> None:
         model.partial_fit(x[:1], ["maybe"])
     with pytest.raises(InputError, match="classes differ from those of the first call"):
         model.partial_fit(x, y, classes=["no", "yes", "maybe"])
-    with pytest.raises(InputError, match="dense examples or sparse ones"):
+    with pytest.raises(InputError, match="all examples dense or all sparse"):
         model.partial_fit(sp.csr_array(x), y)
     with pytest.raises(InputError, match="was trained on arrays"):
         model.partial_fit(stored(tmp_path / "data", "binary", x, y))

@@ -118,7 +118,7 @@ def test_chains_go_through_clone_and_grid_search() -> None:
 
 def test_bad_sequences_are_told() -> None:
     x, y = sequences()
-    with pytest.raises(InputError, match="give lengths"):
+    with pytest.raises(InputError, match="pass lengths"):
         chain().fit(np.vstack(x), np.concatenate(y))
     with pytest.raises(InputError, match=r"expected an array .* per sequence"):
         chain().fit([part[0] for part in x], y)
@@ -208,7 +208,7 @@ def test_inexact_inference_warns_that_nothing_is_proven() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"problem": None}, "must be a subclass of distdual.UserProblem"),
+        ({"problem": None}, "must be a subclass or an instance of distdual.UserProblem"),
         ({"problem": PlainMulticlass(n_features=4, classes=("A", "B", "C"))}, "made for 4 features"),
         (
             {"problem": PlainMulticlass(n_features=3, classes=("A", "B"))},
@@ -216,7 +216,7 @@ def test_inexact_inference_warns_that_nothing_is_proven() -> None:
         ),
         (
             {"problem": PlainMulticlass(n_features=3, classes=("A", "B", "C")), "options": {"scale": 1.0}},
-            "leave options out",
+            "set its fields instead of options",
         ),
     ],
 )

@@ -135,7 +135,7 @@ def test_an_open_page_follows_the_run_and_keeps_its_end(browser: Any) -> None:
         show(browser, dashboard.url)
         assert state(browser) == "running"
         assert "No round has ended yet" in browser.page_source
-        assert browser.execute_script(SIX_SECONDS_LATER) == "no news for 6 s"
+        assert browser.execute_script(SIX_SECONDS_LATER) == "no update for 6 s"
         dashboard.begin(ABOUT)
         for each in lines[:10]:
             dashboard.write(round_of(each))

@@ -189,7 +189,9 @@ def test_the_command_refuses_what_is_no_place_for_a_page(
     assert_refused(ran, f"--dashboard: 127.0.0.1:{busy_port} cannot be used: address already in use", "another port")
     assert_refused(call(capsys, "train", config, "--dashboard", "70000"), "--dashboard 70000: expected a port")
     assert_refused(call(capsys, "train", "--dashboard", config), f"--dashboard {config}", "after CONFIG.toml")
-    assert_refused(call(capsys, "train", config, "--dashboard", "no-such-host.invalid:1"), "no-such-host.invalid is no")
+    assert_refused(
+        call(capsys, "train", config, "--dashboard", "no-such-host.invalid:1"), "no-such-host.invalid is not"
+    )
     assert not (tmp_path / "model").exists()
 
 

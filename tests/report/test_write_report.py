@@ -109,7 +109,7 @@ def test_workers_and_staleness_are_summed_over_rounds() -> None:
     text = page(Run(lines, "a run"))
     assert "Staleness" in text
     assert "Workers" in text
-    assert json.dumps("b\n15 examples\nbusy 75 %\nexamples a second 20")[1:-1] in text
+    assert json.dumps("b\n15 examples\nbusy 75 %\nexamples per second 20")[1:-1] in text
 
 
 def test_fewer_lines_tell_the_same() -> None:
@@ -162,8 +162,8 @@ def test_bounds_that_open_again_are_of_another_problem() -> None:
 
 def test_where_no_upper_bound_is_proven_nothing_is_drawn_and_the_page_says_so() -> None:
     text = page(Run([line(0.0, None), line(1.0, None)], "a run"))
-    assert "nothing is proven yet that could be drawn" in text
-    assert "no upper bound is proven" in text
+    assert "no proven values to draw yet" in text
+    assert "no proven upper bound" in text
 
 
 @given(st.lists(st.floats(1e-12, 1e12), min_size=1, max_size=5))
@@ -219,7 +219,7 @@ def test_the_page_is_complete_and_well_formed(run: Path) -> None:
     assert "NaN" not in text
     assert "nan" not in "".join(checker.words)
     certificate = json.loads((run / "model" / "certificate.json").read_text())
-    for words in (f"{certificate['lower']:.8g}", f"{certificate['oracle_calls']:,}", "certified", "What it cost"):
+    for words in (f"{certificate['lower']:.8g}", f"{certificate['oracle_calls']:,}", "certified", "Costs"):
         assert any(words in data for data in checker.words), words
     assert png.read_bytes().startswith(b"\x89PNG")
 
@@ -238,16 +238,16 @@ def test_a_log_alone_will_do_and_a_cut_off_line_does_not_count(run: Path, tmp_pa
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "holds no round"),
+        ("", "has no rounds"),
         ("hello\n", "line 1: not a JSON object"),
         ("[1]\n", "line 1: not a JSON object"),
-        ('{"seconds": 1}\n', "line 1: lower is missing or no number"),
+        ('{"seconds": 1}\n', "line 1: lower is missing or not a number"),
         (json.dumps({**line(1.0, 2.0), "lower": True}) + "\n", "lower is missing"),
-        (json.dumps({**line(1.0, 2.0), "upper": "high"}) + "\n", "upper is no number"),
-        (json.dumps({**line(1.0, 2.0), "staleness": 3}) + "\n", "staleness is no list of counts"),
-        (json.dumps({**line(1.0, 2.0), "staleness": [1, -1]}) + "\n", "staleness is no list of counts"),
-        (json.dumps({**line(1.0, 2.0), "workers": {"a": [1]}}) + "\n", "workers no table"),
-        (json.dumps({**line(1.0, 2.0), "workers": {"a": [1, None]}}) + "\n", "workers no table"),
+        (json.dumps({**line(1.0, 2.0), "upper": "high"}) + "\n", "upper must be a number"),
+        (json.dumps({**line(1.0, 2.0), "staleness": 3}) + "\n", "staleness must be a list of counts"),
+        (json.dumps({**line(1.0, 2.0), "staleness": [1, -1]}) + "\n", "staleness must be a list of counts"),
+        (json.dumps({**line(1.0, 2.0), "workers": {"a": [1]}}) + "\n", "workers a table"),
+        (json.dumps({**line(1.0, 2.0), "workers": {"a": [1, None]}}) + "\n", "workers a table"),
         (json.dumps(line(1.0, 2.0)) + "\n" + json.dumps({**line(1.0, 2.0), "totals": 3}) + "\n", "line 2: passes"),
     ],
 )
@@ -266,7 +266,7 @@ def test_a_log_of_another_run_is_refused(run: Path, tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.json").write_text(json.dumps(told))
     (tmp_path / "model" / "certificate.json").write_text((run / "model" / "certificate.json").read_text())
-    with pytest.raises(InputError, match="are of different runs"):
+    with pytest.raises(InputError, match="belong to different runs"):
         write_report(str(tmp_path / "model"))
     told["config"]["output"]["log"] = None
     (tmp_path / "model" / "model.json").write_text(json.dumps(told))
