@@ -29,7 +29,7 @@ class Child(Parent):
     """The second, told by the child."""
 
     def method(self) -> str:
-        """No field."""
+        """Not a field."""
         return self.c
 
 
@@ -45,16 +45,16 @@ SECTIONS = [each.type for each in fields(config.Config)] + [config.LocalCluster]
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda cls: cls.__name__)
-def test_every_key_of_a_section_says_what_it_means(section):
+def test_every_key_of_a_section_is_documented(section):
     assert all(each.meaning.endswith((".", '"')) for each in fields_of(section))
 
 
 @pytest.mark.parametrize("cls", BUILT_IN, ids=lambda cls: cls.__name__)
-def test_every_key_of_a_problem_says_what_it_means(cls):
+def test_every_key_of_a_problem_is_documented(cls):
     assert all(each.meaning for each in own_fields(cls))
 
 
-def test_the_config_with_every_key_has_every_key():
+def test_the_binary_config_shows_every_key():
     text = (Path(__file__).parent.parent / "configs" / "binary.toml").read_text()
     told: dict[str, set[str]] = {}
     for line in text.splitlines():

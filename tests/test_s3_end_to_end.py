@@ -1,4 +1,4 @@
-"""The whole path with data and model on a real S3 server, and what happens when the server says no or is gone."""
+"""The whole workflow with data and model on a real S3 server, and its errors when the server refuses or fails."""
 
 import contextlib
 import json
@@ -70,7 +70,7 @@ def done(ran: Ran) -> Ran:
 
 
 def assert_no_secret(server: S3Server, folder: Path, *ran: Ran) -> None:
-    """Neither key nor secret in what was printed, nor in any file of `folder` but those that the test wrote them to."""
+    """Neither key nor secret occurs in the output or in any file of `folder` but those the test wrote them to."""
     told = [each.out.encode() + each.err.encode() for each in ran]
     told += [path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".toml"]
     for text in told:
@@ -127,7 +127,7 @@ def test_wrong_credentials_are_refused_without_being_shown(s3: S3Server, source:
 
 
 @pytest.mark.parametrize("command", ["train", "info"])
-def test_a_missing_bucket_is_told_as_such(command: str, s3: S3Server, tmp_path: Path) -> None:
+def test_a_missing_bucket_is_reported(command: str, s3: S3Server, tmp_path: Path) -> None:
     url = "s3://no-such-bucket/data"
     text = CONFIG.format(data=url, model="model", data_storage="", model_storage="")
     (tmp_path / "run.toml").write_text(text)
@@ -138,7 +138,7 @@ def test_a_missing_bucket_is_told_as_such(command: str, s3: S3Server, tmp_path: 
 
 
 class CountingProxy(socketserver.ThreadingTCPServer):
-    """Passes everything on to the server, and kills it at the Nth GET."""
+    """A proxy that forwards everything to the server and kills it at the Nth GET."""
 
     daemon_threads = True
 
@@ -191,7 +191,7 @@ class Forward(socketserver.BaseRequestHandler):
 def test_a_server_that_dies_while_shards_are_read_ends_training(
     cluster: str, own_s3: S3Server, source: Path, tmp_path: Path
 ) -> None:
-    """Each of the 100 shards takes two GETs, the description of the data set a few: the 60th is one of a shard."""
+    """Each of the 100 shards takes two GETs and the metadata a few, so the 60th GET reads a shard."""
     data, env = own_s3.url(), credentials(own_s3)
     done(distdual("prepare", source, data, "--problem", "binary", "--shard-bytes", 80, cwd=tmp_path, env=env))
     text = CONFIG.format(data=data, model="model", data_storage="", model_storage="") + cluster
@@ -209,10 +209,10 @@ def test_a_server_that_dies_while_shards_are_read_ends_training(
     assert_no_secret(own_s3, tmp_path, ran)
 
 
-def test_a_run_goes_on_with_appended_data_and_the_old_model_still_holds(
+def test_a_run_continues_on_appended_data_and_the_old_model_still_verifies(
     s3: S3Server, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Verify reads each object that it needs once: two arrays a shard, and none of the shards that came later."""
+    """Verify reads each object once: two arrays per shard, and no appended shards."""
     monkeypatch.chdir(tmp_path)
     with proxy_of(s3) as proxy:
         place = s3.url("grows")
@@ -263,7 +263,7 @@ def wait_for_first_line(log: Path, process: subprocess.Popen[str]) -> None:
 
 
 def test_a_model_that_cannot_be_saved_is_an_error(own_s3: S3Server, source: Path, tmp_path: Path) -> None:
-    """The data is local; the server, where the model is to go, dies between the first look at it and the last write."""
+    """The data is local; the server for the model dies between its first read and its last write."""
     env, model = credentials(own_s3), own_s3.url("model")
     done(distdual("prepare", source, "data", "--problem", "binary", "--shard-bytes", 2000, cwd=tmp_path, env=env))
     text = CONFIG.format(data="data", model=model, data_storage="", model_storage="")

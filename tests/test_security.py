@@ -1,4 +1,4 @@
-"""Whom does distdual trust? Schedulers with the right certificate, and code that the user has named."""
+"""distdual trusts only schedulers with the right certificate, and code that the user has named."""
 
 import hashlib
 import json
@@ -45,7 +45,7 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Pem:
 
 @pytest.fixture(scope="module")
 def address(pem: Pem, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A scheduler and a worker that speak to nobody without a certificate of our authority."""
+    """A scheduler and a worker that require a certificate of our authority."""
     with dask_cluster(tmp_path_factory.mktemp("cluster"), workers=1, tls=pem.for_dask()) as found:
         yield found
 
@@ -98,12 +98,12 @@ def test_without_the_right_certificate_nothing_is_sent(
         ({"scheduler": ""}, "cluster.scheduler : not an address"),
     ],
 )
-def test_configs_of_clusters_are_checked(told: dict[str, str], words: str) -> None:
+def test_tls_settings_are_checked(told: dict[str, str], words: str) -> None:
     with pytest.raises(InputError, match=words.replace("(", r"\(")):
         ClusterConfig(**told)  # type: ignore[arg-type]
 
 
-def test_files_of_certificates_are_checked(pem: Pem, tmp_path: Path) -> None:
+def test_certificate_files_are_checked(pem: Pem, tmp_path: Path) -> None:
     def of(*files: str) -> ClusterConfig:
         return ClusterConfig(scheduler="tls://host:1", **dict(zip(NAMES, files, strict=True)))  # type: ignore[arg-type]
 
@@ -116,18 +116,18 @@ def test_files_of_certificates_are_checked(pem: Pem, tmp_path: Path) -> None:
         security_of(of(pem.ca, pem.cert, certificates(tmp_path / "theirs").key))
 
 
-def test_the_command_line_stands_above_the_config(tmp_path: Path) -> None:
+def test_the_command_line_overrides_the_config(tmp_path: Path) -> None:
     file = config_of(tmp_path, "data", "cluster.local.workers = 3\n")
     assert load(file).cluster.local is not None
     found = load(file, (), {"scheduler": "tls://host:1", "tls_ca": "a", "tls_cert": "b", "tls_key": "c"}).cluster
     assert (found.local, found.scheduler, found.tls_key) == (None, "tls://host:1", "c")
 
 
-# --- nothing that is stored is run
+# --- stored files never run code
 
 
 class Trap:
-    """Once unpickled, it leaves a folder behind."""
+    """An object that creates a folder when it is unpickled."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -143,7 +143,7 @@ def traps(folder: Path) -> Any:
 
 
 def set_trap(path: Path, sprung: Path) -> None:
-    """Put pickles into the place of all that a file of arrays holds."""
+    """Replace all arrays of a file by pickles."""
     if path.suffix == ".npy":
         np.save(path, traps(sprung), allow_pickle=True)
     else:
@@ -155,7 +155,7 @@ def arrays_of(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix in (".npy", ".npz"))
 
 
-def test_a_trap_is_one(tmp_path: Path) -> None:
+def test_the_trap_works_when_unpickled(tmp_path: Path) -> None:
     np.save(tmp_path / "trap.npy", traps(tmp_path / "sprung"), allow_pickle=True)
     np.load(tmp_path / "trap.npy", allow_pickle=True)
     assert (tmp_path / "sprung").exists()
@@ -188,7 +188,7 @@ def test_a_checkpoint_full_of_pickles_is_refused_and_runs_nothing(data: str, tmp
         set_trap(path, sprung)
     manifest = model / "checkpoint" / "manifest.json"
     said = json.loads(manifest.read_text())
-    for name in said["files"]:  # whoever sets traps can write digests
+    for name in said["files"]:  # an attacker can write digests, too
         said["files"][name] = hashlib.sha256((model / "checkpoint" / name).read_bytes()).hexdigest()
     manifest.write_text(json.dumps(said))
     with pytest.raises(InputError, match="not a checkpoint that this version can read"):

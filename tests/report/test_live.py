@@ -1,4 +1,4 @@
-"""The page of a run that goes on: it knows what the run knows, ends with it, and never disturbs it."""
+"""The live page shows the current state of a run, ends with it and never disturbs it."""
 
 import json
 import socket
@@ -48,7 +48,7 @@ def get(url: str) -> str:
 
 
 def stream(url: str, told: list[tuple[str, dict[str, str]]]) -> None:
-    """All events until the server ends them."""
+    """Collect all events until the server ends the stream."""
     with urllib.request.urlopen(f"{url}events", timeout=20) as answer:
         name = ""
         for raw in answer:
@@ -66,7 +66,7 @@ def wait_until(what: Any, limit: float = 10.0) -> None:
         time.sleep(0.02)
 
 
-def test_a_run_without_a_log_is_seen_while_it_goes_on(data: Path, tmp_path: Path) -> None:
+def test_a_run_without_a_log_file_is_shown_live(data: Path, tmp_path: Path) -> None:
     pages: list[str] = []
     with Dashboard("0") as dashboard:
 
@@ -85,7 +85,7 @@ def test_a_run_without_a_log_is_seen_while_it_goes_on(data: Path, tmp_path: Path
         get(dashboard.url)
 
 
-def test_a_page_is_told_of_every_state_and_of_the_end() -> None:
+def test_a_page_receives_updates_and_the_final_state() -> None:
     told: list[tuple[str, dict[str, str]]] = []
     lines = asynchronous()
     with Dashboard("0") as dashboard:
@@ -107,7 +107,7 @@ def test_a_page_is_told_of_every_state_and_of_the_end() -> None:
     assert "is gone; its 2 scans run elsewhere" in told[-1][1]["content"]
 
 
-def test_a_page_that_does_not_listen_holds_nothing_up() -> None:
+def test_a_page_that_does_not_read_delays_nothing() -> None:
     with Dashboard("0") as dashboard:
         silent = socket.create_connection(dashboard.server.server_address[:2])
         silent.sendall(b"GET /events HTTP/1.0\r\n\r\n")
@@ -127,14 +127,14 @@ def test_a_long_run_does_not_fill_the_memory() -> None:
         assert staleness(dashboard.lines) == [4 * MOST_LINES * n for n in told.staleness]
 
 
-def test_a_run_that_fails_says_why(data: Path, tmp_path: Path) -> None:
+def test_a_failed_run_shows_its_reason(data: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="margin"), Dashboard("0") as dashboard:
         raise InputError("no margin\nis left")
     assert dashboard.failure == "no margin is left"
     assert not dashboard.running
 
 
-def test_there_is_nothing_but_the_page() -> None:
+def test_other_paths_are_not_served() -> None:
     with Dashboard("0") as dashboard:
         assert get(f"{dashboard.url}?x=1").startswith("<!doctype html>")
         for path in ("favicon.ico", "../config.toml", "events/x"):
@@ -174,14 +174,14 @@ def config_file(data: Path, folder: Path) -> Path:
     return file
 
 
-def test_the_command_says_where_the_page_is(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_url(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     port = free_ports("dashboard")["dashboard"]
     ran = call(capsys, "train", config_file(data, tmp_path), "--dashboard", port)
     assert ran.code == 0, ran
     assert ran.err.startswith(f"dashboard  http://127.0.0.1:{port}/\n")
 
 
-def test_the_command_refuses_what_is_no_place_for_a_page(
+def test_the_command_refuses_unusable_addresses(
     data: Path, tmp_path: Path, busy_port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = config_file(data, tmp_path)
@@ -209,6 +209,6 @@ def test_an_address_may_name_a_host(address: str, found: tuple[str, int]) -> Non
 
 
 @pytest.mark.parametrize("address", ["", "port", "::1:80", "1:2:3", "-1", "a b:1", "٣"])
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(InputError, match="expected a port"):
         host_and_port(address)
