@@ -81,9 +81,9 @@ class Folder(NamedTuple):
             )
             self.sessions.append(process.pid)
             code = process.wait(seconds)
-            told, complaints = (file.seek(0) or file.read().decode() for file in (out, err))
-        assert code == 0, f"{where}, line {block.line}: {block.code}\n{told}\n{complaints}"
-        return str(told).replace(str(self.path), HOME)
+            printed, complaints = (file.seek(0) or file.read().decode() for file in (out, err))
+        assert code == 0, f"{where}, line {block.line}: {block.code}\n{printed}\n{complaints}"
+        return str(printed).replace(str(self.path), HOME)
 
 
 def end_session(leader: int) -> None:
@@ -98,7 +98,7 @@ def end_session(leader: int) -> None:
 
 def run_all(text: str, folder: Folder, where: str) -> None:
     """Run and check all blocks of a text, in order."""
-    told = ""
+    printed = ""
     try:
         for block in blocks_of(text):
             place = f"{where}, line {block.line}"
@@ -108,9 +108,9 @@ def run_all(text: str, folder: Folder, where: str) -> None:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(folder.ours(block.code), encoding="utf-8")
             elif block.language in folder.programs:
-                told = folder.run(block, where)
+                printed = folder.run(block, where)
             elif block.language == "text":
-                check_output(block.code, told, place)
+                check_output(block.code, printed, place)
     finally:
         for leader in folder.sessions:
             end_session(leader)

@@ -41,9 +41,9 @@ class DaskProcesses:
 
     def add_worker(self, *options: str) -> subprocess.Popen[bytes]:
         """Start a worker, by default without a nanny; it joins when it is ready."""
-        told = options or ("--no-nanny",)
+        extra = options or ("--no-nanny",)
         place = ("--host", "127.0.0.1", "--local-directory", self.folder)
-        process = self._start("worker", self.address, "--nthreads", 1, *place, *told)
+        process = self._start("worker", self.address, "--nthreads", 1, *place, *extra)
         self.workers.append(process)
         return process
 

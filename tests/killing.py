@@ -25,7 +25,7 @@ MOST_KILLS = 3
 WRITES = (0, 3, 5, 6, 8, 11, 12, 13)  # of six or seven per checkpoint
 
 
-def told(folder: Path, name: str) -> dict[str, Any]:
+def make_config(folder: Path, name: str) -> dict[str, Any]:
     config = json.loads((folder / "run.json").read_text())
     return {**config, "output": {**config["output"], "url": str(folder / name / "model")}}
 
@@ -63,7 +63,7 @@ def lower_of(model: str) -> float | None:
 def at_moments(folder: Path, seed: int, whole: float) -> dict[str, Any]:
     """Kill at random moments within the time of an uninterrupted run, then let a run finish."""
     rng = random.Random(seed)
-    config = told(folder, str(seed))
+    config = make_config(folder, str(seed))
     lowers, killed = [], 0
     for _ in range(rng.randint(1, MOST_KILLS)):
         child = start(lambda: train(config, resume=True))
@@ -100,7 +100,7 @@ def at_writes(folder: Path) -> list[int]:
     """Kill at writes of the first two checkpoints; return those after which a run resumed."""
     done = []
     for last in WRITES:
-        config = told(folder, str(last))
+        config = make_config(folder, str(last))
         code = ended(start(lambda config=config, last=last: dying(config, last)))
         assert code == -signal.SIGKILL, f"write {last}: {code}"
         config["output"]["checkpoint_every"] = 0.0
@@ -112,9 +112,9 @@ def at_writes(folder: Path) -> list[int]:
 def main(mode: str, place: str, *seeds: str) -> None:
     folder = Path(place)
     distdual.coordinator.checkpoint.REST = 1.0  # half of the time is writing
-    train(told(folder, "whole"))  # compiles the kernels before forking
+    train(make_config(folder, "whole"))  # compiles the kernels before forking
     begin = time.monotonic()
-    assert ended(start(lambda: train(told(folder, "timed")))) == 0
+    assert ended(start(lambda: train(make_config(folder, "timed")))) == 0
     whole = time.monotonic() - begin
     done = at_writes(folder) if mode == "writes" else [at_moments(folder, int(seed), whole) for seed in seeds]
     print(json.dumps(done))  # noqa: T201

@@ -82,8 +82,8 @@ def answer(asked: Any) -> None:
     """Run a request with the client's files and send the exit code; never returns."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _, files, _, _ = socket.recv_fds(asked, 1, 3)
-    with asked.makefile() as told:
-        name, arguments, folder, env = json.loads(told.readline())
+    with asked.makefile() as request:
+        name, arguments, folder, env = json.loads(request.readline())
     for place, file in enumerate(files):
         os.dup2(file, place)
         os.close(file)

@@ -63,11 +63,11 @@ def dask_cluster(
     address = f"{'tls' if tls else 'tcp'}://127.0.0.1:{port}"
     with contextlib.ExitStack() as stack:
         log = stack.enter_context((folder / "cluster.log").open("wb"))
-        told: dict[str, Any] = {"cwd": folder, "stdout": log, "stderr": log, "env": env or environment()}
+        keywords: dict[str, Any] = {"cwd": folder, "stdout": log, "stderr": log, "env": env or environment()}
         dask, host = str(PROGRAMS / "dask"), ["--host", "127.0.0.1"]
-        stack.enter_context(started([dask, "scheduler", *host, "--port", str(port), QUIET, *tls], **told))
+        stack.enter_context(started([dask, "scheduler", *host, "--port", str(port), QUIET, *tls], **keywords))
         wait_for(lambda: answers(port), "the scheduler")
         one = [dask, "worker", address, *host, "--nthreads", "1", QUIET, *tls]
         if workers:
-            stack.enter_context(started([*one, "--nworkers", str(workers)], **told))
+            stack.enter_context(started([*one, "--nworkers", str(workers)], **keywords))
         yield address

@@ -92,7 +92,7 @@ class S3Server:
 
     def _launch(self) -> None:
         ports = self.ports
-        told = {
+        flags = {
             "dir": self.folder / "store",
             "ip": "127.0.0.1",
             "ip.bind": "127.0.0.1",
@@ -113,7 +113,7 @@ class S3Server:
             "webdav": "false",
         }
         (self.folder / "store").mkdir(exist_ok=True)
-        command = [weed(), "-logtostderr=true", "mini", *(f"-{name}={value}" for name, value in told.items())]
+        command = [weed(), "-logtostderr=true", "mini", *(f"-{name}={value}" for name, value in flags.items())]
         clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(

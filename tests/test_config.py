@@ -118,17 +118,17 @@ class TestUnknownKeys:
 class TestMissingKeys:
     @pytest.mark.parametrize("section", ["data", "problem", "output"])
     def test_a_missing_section_is_named(self, section):
-        told = table()
-        del told[section]
+        sections = table()
+        del sections[section]
         with pytest.raises(InputError, match=rf"^run.toml: {section} is missing; a run needs data.url"):
-            from_table(told, "run.toml")
+            from_table(sections, "run.toml")
 
     @pytest.mark.parametrize(("section", "key"), [("data", "url"), ("problem", "kind"), ("output", "url")])
     def test_a_missing_key_is_named(self, section, key):
-        told = table(problem={"bias": 1})
-        del told[section][key]
+        sections = table(problem={"bias": 1})
+        del sections[section][key]
         with pytest.raises(InputError, match=rf"^run.toml: {section}.{key} is missing; a run needs"):
-            from_table(told, "run.toml")
+            from_table(sections, "run.toml")
 
 
 class TestTypes:
@@ -229,10 +229,10 @@ class TestSettings:
     """--set section.key=value, as the command line passes it."""
 
     def after(self, *settings: str) -> dict[str, Any]:
-        told = table()
+        sections = table()
         for setting in settings:
-            apply(told, setting)
-        return told
+            apply(sections, setting)
+        return sections
 
     @pytest.mark.parametrize(
         ("text", "value"),

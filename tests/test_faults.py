@@ -55,7 +55,7 @@ def data(s3: S3Server) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def whole(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Result:
     """A run without faults."""
-    return train(told(data, tmp_path_factory.mktemp("whole") / "model"))
+    return train(make_config(data, tmp_path_factory.mktemp("whole") / "model"))
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskProcesses]
         processes.close()
 
 
-def told(data: dict[str, Any], model: Path | str, address: str | None = None, **options: Any) -> dict[str, Any]:
+def make_config(data: dict[str, Any], model: Path | str, address: str | None = None, **options: Any) -> dict[str, Any]:
     limits = {key: options.pop(key) for key in ("patience", "silence", "scan_timeout") if key in options}
     cluster = {"scheduler": address, "timeout": 90.0, **limits} if address else {}
     most = 24 if options.get("mode") == "async" else 12  # passes: without fixed rounds, more of them keep workers busy
@@ -127,7 +127,7 @@ def test_a_worker_killed_at_any_moment_costs_only_time(
         cluster.end(rng.choice(cluster.workers))
         cluster.add_worker()
 
-    config = told(data, tmp_path / "model", cluster.address, mode=mode)
+    config = make_config(data, tmp_path / "model", cluster.address, mode=mode)
     result = train(config, watch=at_round(rng.randint(1, 6), soon(rng, kill)))
     check(result, config, whole)
 
@@ -137,7 +137,7 @@ def test_a_worker_killed_at_any_moment_costs_only_time(
 def test_a_hanging_worker_counts_as_failed(
     mode: str, cluster: DaskProcesses, data: dict[str, Any], whole: Result, tmp_path: Path
 ) -> None:
-    config = told(data, tmp_path / "model", cluster.address, mode=mode, silence=3.0)
+    config = make_config(data, tmp_path / "model", cluster.address, mode=mode, silence=3.0)
     hang = lambda: os.killpg(cluster.workers[0].pid, signal.SIGSTOP)  # noqa: E731
     result = train(config, watch=at_round(3, hang))
     check(result, config, whole)
@@ -155,7 +155,7 @@ def test_a_run_survives_the_loss_of_all_workers_for(
             cluster.end(worker)
         threading.Timer(seconds, cluster.add_worker).start()
 
-    config = told(data, tmp_path / "model", cluster.address, mode=mode)
+    config = make_config(data, tmp_path / "model", cluster.address, mode=mode)
     result = train(config, watch=at_round(3, kill_all))
     check(result, config, whole)
 
@@ -164,7 +164,7 @@ def test_a_run_survives_the_loss_of_all_workers_for(
 def test_without_any_worker_a_run_ends_with_an_error_and_resumes(
     mode: str, cluster: DaskProcesses, data: dict[str, Any], whole: Result, tmp_path: Path
 ) -> None:
-    config = told(data, tmp_path / "model", cluster.address, mode=mode, patience=6.0)
+    config = make_config(data, tmp_path / "model", cluster.address, mode=mode, patience=6.0)
     kill_all = lambda: [cluster.end(worker) for worker in list(cluster.workers)]  # noqa: E731
     with pytest.raises(
         ClusterError, match=r"there has been no worker for 6 s \(cluster\.patience\); the checkpoint is"
@@ -173,7 +173,7 @@ def test_without_any_worker_a_run_ends_with_an_error_and_resumes(
     saved = [line for line in (tmp_path / "model" / "checkpoint").iterdir() if line.name.endswith("state.json")]
     assert len(saved) == 1
     cluster.add_worker()
-    result = train(told(data, tmp_path / "model", cluster.address, mode=mode), resume=True)
+    result = train(make_config(data, tmp_path / "model", cluster.address, mode=mode), resume=True)
     check(result, config, whole)
 
 
@@ -206,7 +206,7 @@ def test_a_restarted_scheduler_gets_the_work_again(
         cluster.start_scheduler()
         cluster.add_worker()  # the others end with their scheduler
 
-    config = told(data, tmp_path / "model", cluster.address, mode=mode)
+    config = make_config(data, tmp_path / "model", cluster.address, mode=mode)
     result = train(config, watch=at_round(3, restart))
     check(result, config, whole)
     assert "the scheduler was started anew" in events(result)
@@ -216,7 +216,7 @@ def test_a_restarted_scheduler_gets_the_work_again(
 def test_without_a_scheduler_a_run_ends_with_an_error_and_resumes(
     cluster: DaskProcesses, data: dict[str, Any], whole: Result, tmp_path: Path
 ) -> None:
-    config = told(data, tmp_path / "model", cluster.address, patience=6.0)
+    config = make_config(data, tmp_path / "model", cluster.address, patience=6.0)
     config["cluster"]["timeout"] = 6.0
     assert cluster.scheduler
     process = cluster.scheduler
@@ -224,13 +224,13 @@ def test_without_a_scheduler_a_run_ends_with_an_error_and_resumes(
         pass  # a worker has joined
     with pytest.raises(ClusterError, match=r"the (connection to the )?scheduler .*; the checkpoint is in"):
         train(config, watch=at_round(3, lambda: cluster.end(process)))
-    result = train(told(data, tmp_path / "model"), resume=True)  # by threads of this process
+    result = train(make_config(data, tmp_path / "model"), resume=True)  # by threads of this process
     check(result, config, whole)
 
 
 @pytest.fixture(scope="module")
 def longer(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Result:
-    return train({**told(data, tmp_path_factory.mktemp("longer") / "model", **LONG)})
+    return train({**make_config(data, tmp_path_factory.mktemp("longer") / "model", **LONG)})
 
 
 @pytest.mark.slow
@@ -240,7 +240,7 @@ def test_a_coordinator_killed_at_any_moment_resumes_from_s3(
     mode: str, seed: int, cluster: DaskProcesses, data: dict[str, Any], s3: S3Server, longer: Result, tmp_path: Path
 ) -> None:
     rng = random.Random(seed)
-    config = told(data, s3.url("run"), cluster.address, mode=mode, **LONG)
+    config = make_config(data, s3.url("run"), cluster.address, mode=mode, **LONG)
     config["output"] = {**config["output"], "storage_options": s3.storage_options, "checkpoint_every": 1e-9}
     folder = config["output"]["url"].removeprefix("s3://")
     lowers = [-np.inf]
@@ -291,13 +291,13 @@ def test_a_run_waits_for_storage_that_fails_for_20_seconds(
     """Workers record which examples each row combines, the coordinator its checkpoints: every round needs storage."""
     data = {"url": own_s3.url("faults"), "storage_options": own_s3.storage_options}
     prepare_arrays(MADE.x, MADE.y, data["url"], "binary", shard_bytes=48 * 300, storage_options=own_s3.storage_options)
-    whole = train(told(data, tmp_path / "whole", slack="block:8"))
+    whole = train(make_config(data, tmp_path / "whole", slack="block:8"))
 
     def fail() -> None:
         own_s3.kill()
         threading.Timer(20.0, own_s3.start).start()
 
-    config = told(data, own_s3.url("run"), cluster.address, mode=mode, slack="block:8")
+    config = make_config(data, own_s3.url("run"), cluster.address, mode=mode, slack="block:8")
     config["output"] = {**config["output"], "storage_options": own_s3.storage_options, "checkpoint_every": 1e-9}
     begin = time.monotonic()
     result = train(config, watch=at_round(3, fail))
@@ -309,7 +309,7 @@ def test_a_run_waits_for_storage_that_fails_for_20_seconds(
 def test_an_asynchronous_run_with_shared_slacks_saves_a_proof_of_its_bound(
     slack: str, data: dict[str, Any], whole: Result, tmp_path: Path
 ) -> None:
-    config = told(data, tmp_path / "model", mode="async", slack=slack, max_passes=30)
+    config = make_config(data, tmp_path / "model", mode="async", slack=slack, max_passes=30)
     train(config)
     assert verify(Location(config["output"]["url"]), Location(**config["data"])).findings == ()
 

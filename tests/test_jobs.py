@@ -55,13 +55,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
     with contextlib.ExitStack() as stack:
         log = stack.enter_context((folder / "log").open("wb"))
-        told = {"cwd": folder, "stdout": log, "stderr": log}
+        keywords = {"cwd": folder, "stdout": log, "stderr": log}
         server = [weed(), *shlex.split(SERVICES["s3"]["command"]), *ours]
-        stack.enter_context(started(server, env=environment(**resolved("s3")), **told))
-        stack.enter_context(started(here("scheduler"), env=env, **told))
+        stack.enter_context(started(server, env=environment(**resolved("s3")), **keywords))
+        stack.enter_context(started(here("scheduler"), env=env, **keywords))
         wait_for(lambda: answers(ports["scheduler"]), "the scheduler")
         for _ in range(SERVICES["worker"]["deploy"]["replicas"]):
-            stack.enter_context(started([*here("worker"), "--no-dashboard"], env=env, **told))
+            stack.enter_context(started([*here("worker"), "--no-dashboard"], env=env, **keywords))
         wait_for(lambda: urllib.request.urlopen(health, timeout=1).close(), "the S3 server")
         yield Cluster(address, env, folder)
 
@@ -160,10 +160,10 @@ def test_the_programs_prepare_train_sweep_verify_and_predict(cluster: Cluster, t
 def test_the_ranking_example_is_certified_and_its_problem_passes_the_checks(tmp_path: Path) -> None:
     ran = run("python", "jobs/ranking.py", tmp_path, cwd=ROOT, env=environment(PYTHONPATH=str(ROOT)))
     assert ran.code == 0, ran
-    told = json.loads(ran.out)
-    assert told["certified"]
-    assert told["verified"]
-    assert told["score"]["loss"] < 0.2  # half of the pairs by chance
+    printed = json.loads(ran.out)
+    assert printed["certified"]
+    assert printed["verified"]
+    assert printed["score"]["loss"] < 0.2  # half of the pairs by chance
     checked = distdual("check-problem", "ranking:Ranking", "--data", tmp_path / "data", cwd=ROOT / "jobs")
     assert checked.code == 0, checked
     assert "all outputs" in checked.out

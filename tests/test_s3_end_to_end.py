@@ -58,10 +58,10 @@ def credentials(server: S3Server) -> dict[str, str]:
 
 def inline(server: S3Server) -> str:
     """The owner's storage options as one TOML line."""
-    told = ", ".join(
+    options = ", ".join(
         f"{name} = {json.dumps(value)}" for name, value in server.storage_options.items() if name != "client_kwargs"
     )
-    return f'storage_options = {{ {told}, client_kwargs = {{ endpoint_url = "{server.endpoint}" }} }}'
+    return f'storage_options = {{ {options}, client_kwargs = {{ endpoint_url = "{server.endpoint}" }} }}'
 
 
 def done(ran: Ran) -> Ran:
@@ -71,9 +71,9 @@ def done(ran: Ran) -> Ran:
 
 def assert_no_secret(server: S3Server, folder: Path, *ran: Ran) -> None:
     """Neither key nor secret occurs in the output or in any file of `folder` but those the test wrote them to."""
-    told = [each.out.encode() + each.err.encode() for each in ran]
-    told += [path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".toml"]
-    for text in told:
+    texts = [each.out.encode() + each.err.encode() for each in ran]
+    texts += [path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".toml"]
+    for text in texts:
         assert server.key.encode() not in text
         assert server.secret.encode() not in text
 
@@ -82,21 +82,21 @@ def assert_no_secret(server: S3Server, folder: Path, *ran: Ran) -> None:
 def test_prepare_train_verify_and_predict_on_s3(by: str, s3: S3Server, source: Path, tmp_path: Path) -> None:
     place = s3.url("end-to-end")
     data, model, labels = f"{place}/data", f"{place}/model", f"{place}/labels.txt"
-    told, env, line = [], environment(), inline(s3)
+    options, env, line = [], environment(), inline(s3)
     if by == "environment":
         env, line = credentials(s3), ""
     else:
         (tmp_path / "s3.toml").write_text(storage(s3.storage_options))
-        told = ["--storage-options", "s3.toml"]
+        options = ["--storage-options", "s3.toml"]
     (tmp_path / "run.toml").write_text(CONFIG.format(data=data, model=model, data_storage=line, model_storage=line))
 
     def step(*arguments: object) -> Ran:
         return done(distdual(*arguments, "--json", cwd=tmp_path, env=env))
 
-    prepared = step("prepare", source, data, "--problem", "binary", "--shard-bytes", 2000, "--shuffle", 3, *told)
+    prepared = step("prepare", source, data, "--problem", "binary", "--shard-bytes", 2000, "--shuffle", 3, *options)
     trained = step("train", "run.toml", "--set", "cluster.local={workers=1}")
-    verified = step("verify", model, *told)
-    predicted = step("predict", model, data, "--out", labels, *told)
+    verified = step("verify", model, *options)
+    predicted = step("predict", model, data, "--out", labels, *options)
 
     assert json.loads(prepared.out)["datasets"][0]["n_shards"] == 4
     certificate, checked = json.loads(trained.out), json.loads(verified.out)
@@ -218,8 +218,8 @@ def test_a_run_continues_on_appended_data_and_the_old_model_still_verifies(
         place = s3.url("grows")
         data, options = f"{place}/data", proxy.storage_options
         (tmp_path / "s3.toml").write_text(storage(options))
-        told = ["--problem", "binary", "--storage-options", "s3.toml"]
-        assert call(capsys, "prepare", source, data, *told, "--shard-bytes", 2000).code == 0
+        options = ["--problem", "binary", "--storage-options", "s3.toml"]
+        assert call(capsys, "prepare", source, data, *options, "--shard-bytes", 2000).code == 0
         n_shards = open_dataset(Location(data, options)).n_shards
 
         def trained(name: str, **solver: Any) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def test_a_run_continues_on_appended_data_and_the_old_model_still_verifies(
             return dict(train(config).certificate)
 
         old = trained("old")
-        assert call(capsys, "prepare", source, data, *told, "--append").code == 0
+        assert call(capsys, "prepare", source, data, *options, "--append").code == 0
         proxy.take()
         found = verify(Location(f"{place}/old", options))
         chunks = [path for method, path in proxy.take() if "/data/" in path and re.search(r"/(x|y)/c/", path)]

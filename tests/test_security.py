@@ -88,7 +88,7 @@ def test_without_the_right_certificate_nothing_is_sent(
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("options", "words"),
     [
         ({"tls_ca": "ca.pem"}, "cluster.tls_cert and cluster.tls_key not given"),
         (dict.fromkeys(NAMES, "x.pem") | {"scheduler": "tcp://host:1"}, "need a scheduler at tls://host:port, got tcp"),
@@ -98,9 +98,9 @@ def test_without_the_right_certificate_nothing_is_sent(
         ({"scheduler": ""}, "cluster.scheduler : not an address"),
     ],
 )
-def test_tls_settings_are_checked(told: dict[str, str], words: str) -> None:
+def test_tls_settings_are_checked(options: dict[str, str], words: str) -> None:
     with pytest.raises(InputError, match=words.replace("(", r"\(")):
-        ClusterConfig(**told)  # type: ignore[arg-type]
+        ClusterConfig(**options)  # type: ignore[arg-type]
 
 
 def test_certificate_files_are_checked(pem: Pem, tmp_path: Path) -> None:
@@ -164,8 +164,8 @@ def test_the_trap_works_when_unpickled(tmp_path: Path) -> None:
 @pytest.mark.parametrize("slack", ["example", "block:8"])
 def test_a_model_with_a_pickle_is_refused_and_runs_nothing(slack: str, data: str, tmp_path: Path) -> None:
     model, sprung = tmp_path / "model", tmp_path / "sprung"
-    told = {"data": {"url": data}, "problem": {"kind": "binary"}, "output": {"url": str(model)}}
-    distdual.train({**told, "solver": {"slack": slack, "max_passes": 2}})
+    config = {"data": {"url": data}, "problem": {"kind": "binary"}, "output": {"url": str(model)}}
+    distdual.train({**config, "solver": {"slack": slack, "max_passes": 2}})
     assert distdual.verify(str(model)).findings == ()
     one_of_each = {path.parent.name if "members" in path.parent.name else path: path for path in arrays_of(model)}
     assert any("members" in str(name) for name in one_of_each) == (slack != "example")
@@ -181,9 +181,9 @@ def test_a_model_with_a_pickle_is_refused_and_runs_nothing(slack: str, data: str
 
 def test_a_checkpoint_full_of_pickles_is_refused_and_runs_nothing(data: str, tmp_path: Path) -> None:
     model, sprung = tmp_path / "model", tmp_path / "sprung"
-    told = {"data": {"url": data}, "problem": {"kind": "binary"}, "output": {"url": str(model)}}
+    config = {"data": {"url": data}, "problem": {"kind": "binary"}, "output": {"url": str(model)}}
     with pytest.raises(Suspended):
-        distdual.train(told, terminated=lambda: True)
+        distdual.train(config, terminated=lambda: True)
     for path in arrays_of(model / "checkpoint"):
         set_trap(path, sprung)
     manifest = model / "checkpoint" / "manifest.json"
@@ -192,7 +192,7 @@ def test_a_checkpoint_full_of_pickles_is_refused_and_runs_nothing(data: str, tmp
         said["files"][name] = hashlib.sha256((model / "checkpoint" / name).read_bytes()).hexdigest()
     manifest.write_text(json.dumps(said))
     with pytest.raises(InputError, match="not a checkpoint that this version can read"):
-        distdual.train(told, resume=True)
+        distdual.train(config, resume=True)
     assert not sprung.exists()
 
 
@@ -213,8 +213,8 @@ def test_code_that_only_a_model_names_is_not_imported(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trapped.py").write_text("import os\nos.mkdir('sprung')\n")
-    told = {"data": {"url": data}, "problem": {"kind": "binary"}, "output": {"url": "model"}}
-    distdual.train(told)
+    config = {"data": {"url": data}, "problem": {"kind": "binary"}, "output": {"url": "model"}}
+    distdual.train(config)
     about = json.loads(Path("model/model.json").read_text())
     about["problem"]["kind"] = "trapped:Problem"
     Path("model/model.json").write_text(json.dumps(about))
@@ -222,7 +222,7 @@ def test_code_that_only_a_model_names_is_not_imported(
         assert_refused(call(capsys, *command), "--problem trapped:Problem")
     for section in ({"solver": {"start": "model"}}, {"prior": {"mean": "model"}}):
         with pytest.raises(InputError, match="trapped:Problem"):
-            distdual.train({**told, **section, "output": {"url": "other"}})
+            distdual.train({**config, **section, "output": {"url": "other"}})
     call(capsys, "info", "model")
     assert "trapped" not in sys.modules
     assert not Path("sprung").exists()

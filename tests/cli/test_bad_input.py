@@ -47,8 +47,8 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
     prepare_arrays(*arrays(), str(folder / "data"), "binary", shard_bytes=4 * N * D // 5)
     prepare_arrays(*arrays(d=D + 1), str(folder / "wide"), "binary")
     prepare_arrays(arrays()[0], np.arange(N) % 3, str(folder / "three"), "multiclass")
-    told = {"data": {"url": str(folder / "data")}, "problem": {"kind": "binary"}, "solver": {"gap": 0.1}}
-    train({**told, "output": {"url": str(folder / "trained")}})
+    config = {"data": {"url": str(folder / "data")}, "problem": {"kind": "binary"}, "solver": {"gap": 0.1}}
+    train({**config, "output": {"url": str(folder / "trained")}})
     return folder
 
 
@@ -214,11 +214,11 @@ def test_train_refuses_a_folder_with_other_files(here: Path) -> None:
 
 
 def test_train_replaces_a_model_only_with_overwrite(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = ["train", "run.toml", "--set", "output.url=trained"]
+    arguments = ["train", "run.toml", "--set", "output.url=trained"]
     before = (here / "trained" / "model.json").read_bytes()
-    assert_refused(call(capsys, *told), "trained", "already holds a model", "output.overwrite")
+    assert_refused(call(capsys, *arguments), "trained", "already holds a model", "output.overwrite")
     assert (here / "trained" / "model.json").read_bytes() == before
-    assert call(capsys, *told, "--set", "output.overwrite=true").code == 0
+    assert call(capsys, *arguments, "--set", "output.overwrite=true").code == 0
     assert (here / "trained" / "model.json").read_bytes() != before
 
 
@@ -303,8 +303,8 @@ def test_the_suffix_of_the_output_is_checked_first(here: Path, capsys: pytest.Ca
 
 def test_a_missing_bucket_is_named(here: Path, s3: S3Server, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "s3.toml").write_text(storage(s3.storage_options))
-    told = ["--problem", "binary", "--storage-options", "s3.toml"]
-    ran = call(capsys, "prepare", npz()(here), "s3://no-such-bucket/set", *told)
+    arguments = ["--problem", "binary", "--storage-options", "s3.toml"]
+    ran = call(capsys, "prepare", npz()(here), "s3://no-such-bucket/set", *arguments)
     assert_refused(ran, "s3://no-such-bucket/set", "no such bucket")
 
 

@@ -94,23 +94,23 @@ def test_help_does_not_import_numba_or_zarr() -> None:
 def test_json_has_the_documented_keys(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ran = call(capsys, "train", config, "--json")
     assert ran.code == 0
-    told = json.loads(ran.out)
+    printed = json.loads(ran.out)
     promised = (
         "lower, upper, gap, target, certified, passes, oracle_calls, cache_rows, support, seconds, bytes_read, model"
     )
-    assert set(promised.split(", ")) <= set(told)
-    assert told["gap"] == pytest.approx((told["upper"] - told["lower"]) / told["upper"])
-    assert told["gap"] <= told["target"] == 0.01
-    assert told["model"] == str(config.parent / "model")
+    assert set(promised.split(", ")) <= set(printed)
+    assert printed["gap"] == pytest.approx((printed["upper"] - printed["lower"]) / printed["upper"])
+    assert printed["gap"] <= printed["target"] == 0.01
+    assert printed["model"] == str(config.parent / "model")
     lines = [json.loads(line) for line in (config.parent / "run.jsonl").read_text().splitlines()]
-    assert lines[-1]["lower"] == told["lower"]
+    assert lines[-1]["lower"] == printed["lower"]
     assert all(a["lower"] <= b["lower"] for a, b in itertools.pairwise(lines))
 
 
 def test_a_run_that_stops_early_has_valid_bounds_and_exit_code_1(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = json.loads(call(capsys, "train", config, "--json", "--set", "solver.gap=1e-6").out)
+    certificate = json.loads(call(capsys, "train", config, "--json", "--set", "solver.gap=1e-6").out)
     early = call(capsys, "train", config, "--set", "solver.gap=1e-9", "--set", "solver.max_passes=1")
     assert early.code == 1
     assert "NOT certified" in early.out
@@ -122,8 +122,8 @@ def test_a_run_that_stops_early_has_valid_bounds_and_exit_code_1(
     checked = call(capsys, "verify", config.parent / "model", "--json")
     assert checked.code == 1
     bounds = json.loads(checked.out)
-    assert bounds["lower"] <= told["upper"]
-    assert bounds["upper"] >= told["lower"]
+    assert bounds["lower"] <= certificate["upper"]
+    assert bounds["upper"] >= certificate["lower"]
     assert bounds["findings"] == []
 
 

@@ -250,10 +250,10 @@ def test_class_weights_are_weights_of_the_examples(kind: str, tmp_path: Path) ->
     classes, counts = np.unique(y, return_counts=True)
     url = stored(tmp_path / "data", kind, x, y, shard_bytes=2000)
     even = dict(zip(classes.tolist(), (len(y) / (len(classes) * counts)).tolist(), strict=True))
-    for told, meant in (("balanced", even), ({classes[0]: 3.0}, {classes[0]: 3.0})):
+    for class_weight, meant in (("balanced", even), ({classes[0]: 3.0}, {classes[0]: 3.0})):
         weight = np.array([meant.get(label, 1.0) for label in y])
         expected = new(kind).fit(x, y, sample_weight=weight)
-        for model in (new(kind, class_weight=told).fit(x, y), new(kind, class_weight=told).fit(url)):
+        for model in (new(kind, class_weight=class_weight).fit(x, y), new(kind, class_weight=class_weight).fit(url)):
             assert model.certificate_["lower"] <= expected.certificate_["upper"]
             assert expected.certificate_["lower"] <= model.certificate_["upper"]
             assert model.certificate_["upper"] == pytest.approx(objective(kind, model, x, y, weight), rel=1e-9)

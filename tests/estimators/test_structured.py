@@ -146,8 +146,8 @@ def test_a_user_defined_multiclass_problem_equals_svc(sparse: bool) -> None:
     theirs = distdual.SVC(C=0.1, gap=1e-4, fit_intercept=False).fit(x, y)
     given = sp.csr_array(x) if sparse else x
     instance = PlainMulticlass(n_features=3, classes=("A", "B", "C"))
-    for told in (PlainMulticlass, "tests.problems.mine:PlainMulticlass", instance):
-        ours = own(told).fit(given, y)
+    for problem in (PlainMulticlass, "tests.problems.mine:PlainMulticlass", instance):
+        ours = own(problem).fit(given, y)
         np.testing.assert_allclose(ours.coef_, theirs.coef_.ravel(), atol=0.02)
         assert ours.certificate_["lower"] <= theirs.certificate_["upper"]
         assert theirs.certificate_["lower"] <= ours.certificate_["upper"]

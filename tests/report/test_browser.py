@@ -189,22 +189,22 @@ def test_tooltips_show_the_values_under_the_pointer(browser: Any, tmp_path: Path
     file = tmp_path / "page.html"
     file.write_text(page(Run(asynchronous(), "a run", None, 1e-3)), encoding="utf-8")
     show(browser, file.as_uri())
-    told = {}
+    tips = {}
     for figure in browser.find_elements(By.CSS_SELECTOR, "figure"):
         picture = figure.find_element(By.CSS_SELECTOR, "svg")
         browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", picture)
         ActionChains(browser).move_to_element(picture).perform()
         title = figure.find_element(By.CSS_SELECTOR, "figcaption").text
-        told[title] = browser.find_element(By.CSS_SELECTOR, ".tip").text.splitlines()
+        tips[title] = browser.find_element(By.CSS_SELECTOR, ".tip").text.splitlines()
         hair = figure.find_element(By.CSS_SELECTOR, ".hair.on").rect
         box = picture.rect
         assert abs(hair["x"] - (box["x"] + box["width"] / 2)) < box["width"] / 5
-    first = asynchronous()[int(told["Bounds closing over time"][0].split()[0]) - 1]
-    assert told["Bounds closing over time"][1] == f"gap {first['gap']:.2e}"
-    assert [words.split()[0] for words in told["Bounds closing over passes"][1:]] == ["gap", "upper", "lower"]
-    assert told["Exploring and optimising"][1:] == ["optimising 60 %", "waiting for scans 20 %"]
-    assert told["Workers"][0].startswith("tcp://10.0.0.")
-    assert told["Staleness"] == ["1", "reports 75"]
+    first = asynchronous()[int(tips["Bounds closing over time"][0].split()[0]) - 1]
+    assert tips["Bounds closing over time"][1] == f"gap {first['gap']:.2e}"
+    assert [words.split()[0] for words in tips["Bounds closing over passes"][1:]] == ["gap", "upper", "lower"]
+    assert tips["Exploring and optimising"][1:] == ["optimising 60 %", "waiting for scans 20 %"]
+    assert tips["Workers"][0].startswith("tcp://10.0.0.")
+    assert tips["Staleness"] == ["1", "reports 75"]
     ActionChains(browser).move_to_element(browser.find_element(By.CSS_SELECTOR, "h1")).perform()
     assert not browser.find_element(By.CSS_SELECTOR, ".tip").is_displayed()
 

@@ -47,7 +47,7 @@ def get(url: str) -> str:
         return str(answer.read().decode())
 
 
-def stream(url: str, told: list[tuple[str, dict[str, str]]]) -> None:
+def stream(url: str, received: list[tuple[str, dict[str, str]]]) -> None:
     """Collect all events until the server ends the stream."""
     with urllib.request.urlopen(f"{url}events", timeout=20) as answer:
         name = ""
@@ -56,7 +56,7 @@ def stream(url: str, told: list[tuple[str, dict[str, str]]]) -> None:
             if word == "event":
                 name = rest
             elif word == "data":
-                told.append((name, json.loads(rest)))
+                received.append((name, json.loads(rest)))
 
 
 def wait_until(what: Any, limit: float = 10.0) -> None:
@@ -86,25 +86,25 @@ def test_a_run_without_a_log_file_is_shown_live(data: Path, tmp_path: Path) -> N
 
 
 def test_a_page_receives_updates_and_the_final_state() -> None:
-    told: list[tuple[str, dict[str, str]]] = []
+    received: list[tuple[str, dict[str, str]]] = []
     lines = asynchronous()
     with Dashboard("0") as dashboard:
-        reader = threading.Thread(target=stream, args=(dashboard.url, told))
+        reader = threading.Thread(target=stream, args=(dashboard.url, received))
         reader.start()
-        wait_until(lambda: len(told) == 1)
-        assert "No round has ended yet" in told[0][1]["content"]
+        wait_until(lambda: len(received) == 1)
+        assert "No round has ended yet" in received[0][1]["content"]
         dashboard.begin(ABOUT)
         for each in lines:
             dashboard.write(round_of(each))
-        wait_until(lambda: len(told) == 2)
+        wait_until(lambda: len(received) == 2)
         dashboard.end(CERTIFICATE)
     reader.join(10)
     assert not reader.is_alive()
-    assert [name for name, _ in told] == ["state"] * (len(told) - 1) + ["end"]
-    assert 'href="http://127.0.0.1:8787/status"' in told[1][1]["content"]
-    assert told[1][1]["title"].startswith("gap 1.6e-03")
-    assert ">certified<" in told[-1][1]["content"]
-    assert "is gone; its 2 scans run elsewhere" in told[-1][1]["content"]
+    assert [name for name, _ in received] == ["state"] * (len(received) - 1) + ["end"]
+    assert 'href="http://127.0.0.1:8787/status"' in received[1][1]["content"]
+    assert received[1][1]["title"].startswith("gap 1.6e-03")
+    assert ">certified<" in received[-1][1]["content"]
+    assert "is gone; its 2 scans run elsewhere" in received[-1][1]["content"]
 
 
 def test_a_page_that_does_not_read_delays_nothing() -> None:
@@ -120,11 +120,11 @@ def test_a_page_that_does_not_read_delays_nothing() -> None:
 
 def test_a_long_run_does_not_fill_the_memory() -> None:
     with Dashboard("0") as dashboard:
-        told = round_of(asynchronous()[0])
+        line = round_of(asynchronous()[0])
         for _ in range(4 * MOST_LINES):
-            dashboard.write(told)
+            dashboard.write(line)
         assert len(dashboard.lines) < 2 * MOST_LINES
-        assert staleness(dashboard.lines) == [4 * MOST_LINES * n for n in told.staleness]
+        assert staleness(dashboard.lines) == [4 * MOST_LINES * n for n in line.staleness]
 
 
 def test_a_failed_run_shows_its_reason(data: Path, tmp_path: Path) -> None:
@@ -146,14 +146,14 @@ def test_other_paths_are_not_served() -> None:
 
 
 def test_a_resumed_run_shows_its_earlier_rounds(data: Path, tmp_path: Path) -> None:
-    told = table(data, tmp_path, gap=1e-5)
-    told["output"]["checkpoint_every"] = 1e-9
+    config = table(data, tmp_path, gap=1e-5)
+    config["output"]["checkpoint_every"] = 1e-9
     rounds: list[Round] = []
     with pytest.raises(Suspended):
-        distdual.train(told, watch=rounds.append, terminated=lambda: len(rounds) >= 3)
+        distdual.train(config, watch=rounds.append, terminated=lambda: len(rounds) >= 3)
     later: list[Round] = []
     with Dashboard("0") as dashboard:
-        distdual.train(told, watch=later.append, resume=True, logs=[dashboard])
+        distdual.train(config, watch=later.append, resume=True, logs=[dashboard])
         assert len(dashboard.lines) == len(rounds) + len(later)
         assert dashboard.lines[0]["seconds"] == rounds[0].seconds
 

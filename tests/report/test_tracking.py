@@ -65,8 +65,8 @@ def test_tensorboard_gets_every_round_and_the_certificate(data: Path, tmp_path: 
     assert scalars["bounds/gap"][-1][1] == pytest.approx(result.certificate["gap"], rel=1e-5)
     assert scalars["bounds/certified"][-1][1] == 1.0
     assert scalars["run/oracle_calls"][-1][1] == result.certificate["oracle_calls"]
-    told = json.loads(texts["certificate/text_summary"])
-    assert told["upper"] == result.certificate["upper"]
+    certificate = json.loads(texts["certificate/text_summary"])
+    assert certificate["upper"] == result.certificate["upper"]
     assert json.loads(texts["config/text_summary"])["solver"]["gap"] == 1e-5
 
 
@@ -151,9 +151,9 @@ def test_tensorboard_needs_a_local_folder(folder: str, data: Path, tmp_path: Pat
 
 def test_a_sweep_refuses_both() -> None:
     for key in ("mlflow", "tensorboard"):
-        told = {"data": {"url": "d"}, "problem": {"kind": "binary"}, "output": {"url": "m", key: "x"}}
+        config = {"data": {"url": "d"}, "problem": {"kind": "binary"}, "output": {"url": "m", key: "x"}}
         with pytest.raises(InputError, match=f"output.{key} is not possible in a sweep"):
-            distdual.sweep(told, "1,2")
+            distdual.sweep(config, "1,2")
 
 
 def test_metrics_omit_unknown_values() -> None:

@@ -259,17 +259,17 @@ def test_an_invalid_run_log_is_refused_with_its_line(content: str, words: str, t
 
 
 def test_a_log_of_another_run_is_refused(run: Path, tmp_path: Path) -> None:
-    told = json.loads((run / "model" / "model.json").read_text())
+    about = json.loads((run / "model" / "model.json").read_text())
     log = tmp_path / "other.jsonl"
     log.write_text(json.dumps(line(1.0, 2.0)) + "\n")
-    told["config"]["output"]["log"] = str(log)
+    about["config"]["output"]["log"] = str(log)
     (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "model.json").write_text(json.dumps(told))
+    (tmp_path / "model" / "model.json").write_text(json.dumps(about))
     (tmp_path / "model" / "certificate.json").write_text((run / "model" / "certificate.json").read_text())
     with pytest.raises(InputError, match="belong to different runs"):
         write_report(str(tmp_path / "model"))
-    told["config"]["output"]["log"] = None
-    (tmp_path / "model" / "model.json").write_text(json.dumps(told))
+    about["config"]["output"]["log"] = None
+    (tmp_path / "model" / "model.json").write_text(json.dumps(about))
     with pytest.raises(InputError, match="trained without a run log"):
         write_report(str(tmp_path / "model"))
 
@@ -283,9 +283,7 @@ def test_the_command_writes_both_files(run: Path, tmp_path: Path, capsys: pytest
     assert json.loads(ran.out) == {"files": [str(out)]}
 
 
-def test_the_command_reports_errors_in_one_sentence(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_reports_errors_briefly(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert_refused(call(capsys, "report", tmp_path), "neither a run log nor a model folder", str(tmp_path))
     assert_refused(call(capsys, "report", run / "model", "--out", tmp_path / "page.pdf"), "page.pdf", ".html")
     (tmp_path / "file").touch()
