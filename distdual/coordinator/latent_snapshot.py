@@ -29,7 +29,7 @@ def pack_latent(run: LatentRun) -> LatentState:
     values = {
         **{name: getattr(run, name) for name in PLAIN},
         "trace": [asdict(turn) for turn in run.trace],
-        "spent": [totals.told() for totals in run.spent],
+        "spent": [totals.as_dict() for totals in run.spent],
         "best": None,
     }
     if best is not None:

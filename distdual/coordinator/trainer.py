@@ -407,7 +407,7 @@ class Trainer:
             len(self.solver.cache),
             self.solver.cache.nbytes,
             self.solver.n_support,
-            self.state.totals.told(),
+            self.state.totals.as_dict(),
             name_of(self.grouping.grain),
             [*self.grouping.take_events(), *self._faults()],
             since.staleness,

@@ -305,8 +305,8 @@ def test_two_modules_of_one_name_do_not_run_at_a_time() -> None:
         (["status", "nobody"], ["nobody", "knows of no such job"]),
         (["logs", "nobody"], ["nobody", "knows of no such job"]),
         (["cancel", "nobody"], ["nobody", "knows of no such job"]),
-        (["status"], ["the id of a job, or --all"]),
-        (["status", "one", "--all"], ["the id of a job, or --all"]),
+        (["status"], ["either a job id or --all"]),
+        (["status", "one", "--all"], ["either a job id or --all"]),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else value,
 )

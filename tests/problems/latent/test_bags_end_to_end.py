@@ -39,7 +39,7 @@ def test_text_with_bags_is_trained_verified_and_predicted(tmp_path, text, capsys
     assert found["certified"]
     assert found["latent"]["objective"] <= found["upper"] * (1 + 1e-9)
     again = call(capsys, "train", ROOT / "configs" / "latent.toml", *told[:-1])
-    assert "the bounds are those of the last convex problem" in again.out
+    assert "the bounds belong to the last convex problem" in again.out
     assert call(capsys, "verify", model).code == 0
     assert call(capsys, "predict", model, data, "--out", labels).code == 0
     assert labels.read_text().split() == ["1", "-1", "1", "-1"]
