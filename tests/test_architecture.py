@@ -29,6 +29,7 @@ ORDER = [
     "coordinator",
     "jobs",
     "problems/user/self_check",  # runs scans
+    "testing",
     "estimators",
     "quickstart",
     "cli",
@@ -45,7 +46,7 @@ HOMES = {
     "matplotlib": ["report/plots.py"],
     "mlflow": ["report/tracking.py"],
     "tensorboardX": ["report/tracking.py"],
-    "pickle": [],
+    "pickle": ["testing.py"],  # checks that problems can be sent to workers
     "cloudpickle": [],
     "joblib": [],
     "dill": [],

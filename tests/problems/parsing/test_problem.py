@@ -15,9 +15,9 @@ from distdual.problems.base import Keys
 from distdual.problems.parsing.grammar import OUTSIDE
 from distdual.problems.parsing.problem import Cfg, ends_of
 from distdual.problems.registry import make_problem
+from distdual.testing import ProblemContract
 from tests import naive
 from tests.build import as_sparse, compiling, python_kernels
-from tests.problems.contract import ProblemContract
 from tests.problems.parsing.trees import (
     brackets,
     derivations,
@@ -30,7 +30,9 @@ from tests.problems.parsing.trees import (
 )
 
 MOST = 400  # trees of a sentence that are written out
-MODULES = [f"distdual.problems.{name}" for name in ("cfg", "cky", "derivation", "runner_up", "viterbi", "paths")]
+PARTS = ("problem", "cky", "derivation", "second_best_tree")
+MODULES = [f"distdual.problems.parsing.{name}" for name in PARTS]
+MODULES += ["distdual.problems.chain.viterbi", "distdual.problems.chain.path_rows"]
 
 
 def cfg(seed: int, *, lexicon: bool = False, **options: Any) -> Cfg:
