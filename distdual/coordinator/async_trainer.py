@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from distdual.certificate.bounds import ShardLoss
+from distdual.coordinator.run_state import PassUnderway
 from distdual.coordinator.schedule import PATIENCE, SLACK, Pass, Piece, Stop, cut_pieces
-from distdual.coordinator.trainer import ROUND_WORK, Trainer, Underway
+from distdual.coordinator.trainer import ROUND_WORK, Trainer
 from distdual.kernels.row_copies import packed
 from distdual.kernels.rows import Floats
 from distdual.scan.scan import Scan, ShardReport
@@ -82,24 +83,24 @@ class AsyncTrainer(Trainer):
         now = self._next(self.begun)
         return now if isinstance(now, Stop) else step or Stop("nothing is left to do")
 
-    def suspended(self) -> Underway | None:
+    def suspended(self) -> PassUnderway | None:
         """The scans that the newest pass lacks; one that certifies begins anew, at better weights."""
         if not self.flights or self.flights[-1].plan.certify:
             return None
         last = self.flights[-1]
         missing = (*(Piece(scan.shard, scan.begin, scan.end or 0) for scan in last.asked.values()), *last.left)
-        return Underway(replace(last.plan, rounds=(missing,)), last.grain, list(last.losses))
+        return PassUnderway(replace(last.plan, rounds=(missing,)), last.grain, list(last.losses))
 
     def _take_up(self) -> None:
         """Go on with the pass that the run was in when it was suspended."""
-        self.begun = self.totals.passes
+        self.begun = self.state.totals.passes
         self.settled = not self.climbs
         self._rest_at(self.goal)
-        if self.underway:
-            here, self.underway = self.underway, None
+        if self.state.underway:
+            here, self.state.underway = self.state.underway, None
             self.begun += 1
             pieces = here.plan.rounds[0] if here.plan.rounds else ()
-            self.flights.append(Flight(here.plan, here.grain, deque(pieces), self.best_w, losses=here.losses))
+            self.flights.append(Flight(here.plan, here.grain, deque(pieces), self.state.best_w, losses=here.losses))
 
     def _feed(self) -> Stop | None:
         """Start scans until no slot will run dry; a Stop if there is nothing left to start."""
@@ -156,7 +157,7 @@ class AsyncTrainer(Trainer):
     def _scan_next(self, flight: Flight) -> None:
         if not flight.plan.certify and (flight.version < 0 or self.moved) and self.fresh:
             flight.version = self._publish_newest(self.solver.candidate())
-        version = flight.version if flight.version >= 0 else self.version - 1
+        version = flight.version if flight.version >= 0 else self.state.version - 1
         self.tickets += 1
         scan = self._scan_of(flight.left.popleft(), version, flight.grain, ticket=self.tickets)
         flight.asked[self.tickets] = scan
@@ -165,11 +166,11 @@ class AsyncTrainer(Trainer):
     def _may_publish(self) -> bool:
         """Whether no scan under way would then be older than it may become."""
         under_way = [scan.version for flight in self.flights for scan in flight.asked.values()]
-        return not under_way or self.version - min(under_way) <= self.config.max_staleness
+        return not under_way or self.state.version - min(under_way) <= self.config.max_staleness
 
     def _may_certify(self, plan: Pass) -> bool:
         """A gap of the cached problem is one of the whole, which no scan can close; it should be small first."""
-        ready = self.settled or self.estimate <= self.config.gap if plan.overlap else self.resting
+        ready = self.settled or self.state.estimate <= self.config.gap if plan.overlap else self.resting
         return self.fresh and (ready or not self.begun)
 
     def _publish_newest(self, w: Floats) -> int:
@@ -184,7 +185,7 @@ class AsyncTrainer(Trainer):
         begin = time.perf_counter()
         reports = self.executor.collect(WAIT if self.resting else 0.0)
         waited = time.perf_counter()
-        self.totals.wait_seconds += waited - begin
+        self.state.totals.wait_seconds += waited - begin
         if reports:
             self._take(reports)
         if not self.resting:
@@ -196,7 +197,7 @@ class AsyncTrainer(Trainer):
         self.turn_seconds = max(seconds, self.turn_seconds + RECENT * (seconds - self.turn_seconds))
 
     def _take(self, reports: Sequence[ShardReport]) -> None:
-        self.totals.rounds += 1
+        self.state.totals.rounds += 1
         for flight in list(self.flights):
             own = [(flight.asked.pop(r.ticket), r) for r in reports if r.ticket in flight.asked]
             for _, report in own:
@@ -218,31 +219,26 @@ class AsyncTrainer(Trainer):
         begin = time.perf_counter()
         found.sort(key=lambda each: (each[0].shard, each[0].begin))
         # Rows that a file of members speaks of are known by their place in it: there, all of them are kept.
-        reports = [report if scan.notes else self._still_violated(report) for scan, report in found]
+        reports = [report if scan.notes else self._without_stale(report) for scan, report in found]
         slots = self.grouping.insert(self.solver, reports, [scan for scan, _ in found])
         if plan.between.revisits:
             self.solver.reprocess(slots, plan.between)
         else:
             self.solver.process(slots)
         if plan.prune:
-            self.totals.pruned += self.solver.prune(0)
-        self.totals.kept += len(slots)
+            self.state.totals.pruned += self.solver.prune(0)
+        self.state.totals.kept += len(slots)
         if len(slots):
             self.moved = True
             self._rest_at(self.goal)
-        self.totals.ascent_seconds += time.perf_counter() - begin
+        self.state.totals.ascent_seconds += time.perf_counter() - begin
 
-    def _still_violated(self, report: ShardReport) -> ShardReport:
-        """A report without the offenders that the weights have overtaken."""
-        found = report.offenders
-        if not len(found.margin) or self.grouping.grain == ALL:
+    def _without_stale(self, report: ShardReport) -> ShardReport:
+        if self.grouping.grain == ALL:
             return report
-        found = found._replace(rows=packed(found.rows))
-        slack = np.empty(len(found.margin))
-        slacks(found.rows, found.margin, self.solver.w, slack)
-        still = np.flatnonzero(slack > 0)
-        self.totals.stale += len(slack) - len(still)
-        return report._replace(offenders=found if len(still) == len(slack) else found.take(still))
+        fresh = still_violated(report, self.solver.w)
+        self.state.totals.stale += len(report.offenders.margin) - len(fresh.offenders.margin)
+        return fresh
 
     def _land(self, flight: Flight) -> None:
         """The last report of a pass is in."""
@@ -250,7 +246,7 @@ class AsyncTrainer(Trainer):
         plan = flight.plan
         losses = whole_shards(flight.losses)
         if plan.certify and self.config.offender_cache:
-            self.shown = self._lift(losses, flight.w) if flight.held else flight.new
+            self.state.lift = self._lift(losses, flight.w) if flight.held else flight.new
         if flight.held:
             self._absorb(flight.held, plan)
         if not flight.between:
@@ -290,11 +286,23 @@ class AsyncTrainer(Trainer):
         if gap <= self.goal or not len(self.solver.cache) or self.solver.updates > self.effort:
             self.resting = self.settled = True
             self.solver.bound()
-        self.totals.ascent_seconds += time.perf_counter() - begin
+        self.state.totals.ascent_seconds += time.perf_counter() - begin
 
     def _is_over(self) -> bool:
         """Whether what is under way need not be waited for."""
         return min(self._gap(), self._inexact_gap()) <= self.config.gap or self.solver.should_stop()
+
+
+def still_violated(report: ShardReport, w: Floats) -> ShardReport:
+    """A report without the offenders that w no longer violates."""
+    found = report.offenders
+    if not len(found.margin):
+        return report
+    found = found._replace(rows=packed(found.rows))
+    slack = np.empty(len(found.margin))
+    slacks(found.rows, found.margin, w, slack)
+    still = np.flatnonzero(slack > 0)
+    return report._replace(offenders=found if len(still) == len(slack) else found.take(still))
 
 
 def ahead(turn_seconds: float, scan_seconds: float) -> int:

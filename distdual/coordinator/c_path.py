@@ -1,46 +1,23 @@
-"""How does one run go on with another C? With its cache, its α and its shards in memory: a path of C hot all along.
+"""A path of C: one run that goes on from each C to the next with its cache, its α and its shards in memory.
 
-Nothing is rebuilt between two points. α is scaled with C and stays feasible, the cached constraints are those of the
-same examples, so the first thing to do at a new C is to ascend on them; a scan then says what is missing.
+Nothing is rebuilt between two points. α is scaled with C and stays feasible, and the cached constraints belong to the
+same examples, so a new C begins with an ascent on them; a scan then finds what is missing.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from distdual.coordinator.schedule import MANY, PATIENCE, SLACK
-from distdual.coordinator.trainer import ROUND_WORK, Outcome, Trainer
-from distdual.solver.ascent_plan import Ascent
+from distdual.config import SolverConfig
+from distdual.coordinator.trainer import Outcome, Trainer
 
 
-def follow(trainer: Trainer, values: Sequence[float]) -> Iterator[Outcome]:
-    """Train at each C in turn. An outcome is good until the next is asked for: they share solver, totals and history.
+def follow(trainer: Trainer, values: Sequence[float], config: SolverConfig) -> Iterator[Outcome]:
+    """Train at each C in turn. An outcome is valid until the next is requested: they share solver, totals and history.
 
-    solver.max_passes and solver.max_seconds are what each point may take.
+    `config.max_passes` and `config.max_seconds` limit each point by itself.
     """
-    asked = trainer.config
     for C in values:
-        seconds = time.perf_counter() - trainer.begin
-        trainer.config = replace(
-            asked, C=C, max_passes=trainer.totals.passes + asked.max_passes, max_seconds=seconds + asked.max_seconds
-        )
-        move(trainer, C)
+        passes, seconds = trainer.state.totals.passes, trainer.state.seconds
+        limits = {"max_passes": passes + config.max_passes, "max_seconds": seconds + config.max_seconds}
+        trainer.change_config(replace(config, C=C, **limits))  # type: ignore[arg-type]
         yield trainer.run()
-
-
-def move(trainer: Trainer, C: float) -> None:
-    """Make C that of the run: what was proven for the old one is forgotten, α is not."""
-    trainer.grouping.tell(f"C is {C:g}")
-    trainer.best_upper, trainer.best_version, trainer.best_estimate = np.inf, -1, np.inf
-    trainer.estimate = trainer.shown = np.inf
-    begin = time.perf_counter()
-    trainer.solver.change_capacity(C)
-    if len(trainer.solver.cache):
-        scan = trainer.problem.oracle_work * trainer.dataset.n_examples + ROUND_WORK
-        plan = Ascent(SLACK * trainer.config.gap, MANY, patience=PATIENCE)
-        trainer.estimate = trainer.solver.ascend(plan, spent=scan)
-        trainer.solver.bound()
-    trainer.best_w = trainer.solver.candidate()
-    trainer.totals.ascent_seconds += time.perf_counter() - begin

@@ -120,7 +120,7 @@ class Checkpoint:
             yield
         except (ClusterError, StorageError) as error:
             trainer = current()
-            if not trainer.totals.rounds:
+            if not trainer.state.totals.rounds:
                 raise
             place = f"the checkpoint is in {self.folder}: go on with --resume"
             try:
@@ -173,7 +173,9 @@ class Checkpoint:
         with self._naming_damage():
             restore(trainer, saved.state, pieces, more_data=saved.more_data)
         check_members(trainer.grouping)
-        log.info("resume: version=%d lower=%.6g more_data=%s", trainer.version, trainer.solver.lower, saved.more_data)
+        log.info(
+            "resume: version=%d lower=%.6g more_data=%s", trainer.state.version, trainer.solver.lower, saved.more_data
+        )
 
     def restore_latent(self, run: LatentRun, saved: Saved) -> None:
         """The same for a latent problem. It needs the latent values of all examples, so no shards may be new."""
@@ -327,14 +329,14 @@ def zipped(arrays: dict[str, NDArray[Any]]) -> bytes:
 
 def summary(trainer: Trainer) -> dict[str, Any]:
     """What a person wants to know of it."""
-    upper = trainer.best_upper
+    upper = trainer.state.best_upper
     return {
         "lower": trainer.solver.lower,
         "upper": upper if np.isfinite(upper) else None,
-        "passes": trainer.totals.passes,
-        "rounds": trainer.totals.rounds,
+        "passes": trainer.state.totals.passes,
+        "rounds": trainer.state.totals.rounds,
         "cache_rows": len(trainer.solver.cache),
-        "seconds": time.perf_counter() - trainer.begin,
+        "seconds": trainer.state.seconds,
     }
 
 

@@ -44,8 +44,7 @@ class Imputed(NamedTuple):
 def first_values(trainer: Trainer, problem: LatentProblem, seed: int, guesses: int) -> Completed:
     """Latent values to begin with: drawn at random, then improved on so many times or until the time is over."""
     executor, shards = trainer.executor, range(trainer.dataset.n_shards)
-    executor.problem = problem
-    trainer.publish(trainer.solver.w)
+    trainer.publish_for(problem, trainer.solver.w)
     drawn = values = join(list(executor.map_shards(draw_shard, shards, [seed] * len(shards))))
     for _ in range(guesses):
         if trainer.solver.should_stop():
@@ -75,8 +74,7 @@ def guess_shard(source: Openable, problem: Completed, w: Floats, shard: int, tot
 
 def impute(trainer: Trainer, now: Completed, w: Floats) -> Imputed:
     """The best latent values at w, in one pass; in a second one where the problem does not settle for all of them."""
-    trainer.executor.problem = now
-    trainer.publish(w)
+    trainer.publish_for(now, w)
     support = support_of(trainer)
     looks = look(trainer, support, [None] * len(support))
     found = np.concatenate([each.values for each in looks])
@@ -88,8 +86,7 @@ def impute(trainer: Trainer, now: Completed, w: Floats) -> Imputed:
 
 def judge(trainer: Trainer, now: Completed, w: Floats) -> float:
     """P_H(w) with the latent values there are."""
-    trainer.executor.problem = now
-    trainer.publish(w)
+    trainer.publish_for(now, w)
     return objective_of(trainer, w, look(trainer, support_of(trainer), split(trainer, now)))
 
 
@@ -114,7 +111,7 @@ def support_of(trainer: Trainer) -> list[Support]:
 
 
 def look(trainer: Trainer, support: list[Support], values: Sequence[Int32s | None]) -> list[Look]:
-    trainer.totals.oracle_calls += trainer.dataset.n_examples
+    trainer.state.totals.oracle_calls += trainer.dataset.n_examples
     return list(trainer.executor.map_shards(look_at_shard, range(trainer.dataset.n_shards), support, values))
 
 

@@ -9,14 +9,12 @@ those examples whose latent values have changed. Constraints of all others stay 
 """
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.certificate.bounds import Certificate
 from distdual.coordinator.impute import Imputed, first_values, impute, judge
 from distdual.coordinator.schedule import MANY, SLACK
 from distdual.coordinator.trainer import Outcome, Trainer
@@ -62,10 +60,7 @@ class Ended(NamedTuple):
 
     def outcome(self, totals: Totals, seconds: float) -> Outcome:
         """With the costs of all restarts."""
-        trainer = self.trainer
-        proven = Certificate(trainer.solver.lower, trainer.best_upper, trainer.best_version)
-        how = (self.reason, seconds, trainer.history, totals, trainer.solver, trainer.grouping)
-        return Outcome(trainer.best_w, proven, *how)
+        return replace(self.trainer.outcome(self.reason), totals=totals, seconds=seconds)
 
 
 @dataclass(slots=True)
@@ -114,19 +109,19 @@ class LatentRun:
         while True:
             ended = self._take_turns()
             self.reached.append(ended.objective)
-            self.spent.append(self.trainer.totals)
+            self.spent.append(self.trainer.state.totals)
             if self.best is None or ended.objective < self.best.objective:
                 self.best = ended
             if self.restart + 1 == self.problem.restarts or self.trainer.solver.should_stop():
                 break
             self._begin_anew()
-        best, seconds = self.best, time.perf_counter() - self.trainer.begin
+        best, seconds = self.best, self.trainer.state.seconds
         return LatentOutcome(best.outcome(added(self.spent), seconds), best.completed, best.trace, self.reached)
 
     def _begin_anew(self) -> None:
         """With other latent values; the clock and the run log go on."""
         before, self.trainer = self.trainer, self.new_trainer()
-        self.trainer.begin, self.trainer.history = before.begin, before.history
+        self.trainer.state.continue_log(before.state)
         self.restart += 1
         self.completed, self.begun_at, self.trace = None, np.inf, []
         self.tight, self.calls, self.updates = False, 0, 0
@@ -160,7 +155,7 @@ class LatentRun:
             first, self.begun_at, _ = impute(trainer, first, w)
         else:
             self.begun_at = judge(trainer, first, w)
-        know(trainer, w, self.begun_at)
+        trainer.state.start_problem(w, self.begun_at)
         return first
 
     def _close_turn(self, outcome: Outcome, new: Imputed) -> bool:
@@ -175,7 +170,7 @@ class LatentRun:
             proven.lower,
             trainer.config.gap,
             int(self.completed.changes(new.completed.values).sum()),
-            trainer.totals.oracle_calls - self.calls,
+            trainer.state.totals.oracle_calls - self.calls,
             trainer.solver.updates - self.updates,
         )
         check_fall(previous, turn)
@@ -189,7 +184,7 @@ class LatentRun:
         trainer = self.trainer
         assert self.completed is not None
         self.tight = self.tight or settled
-        self.calls, self.updates = trainer.totals.oracle_calls, trainer.solver.updates
+        self.calls, self.updates = trainer.state.totals.oracle_calls, trainer.solver.updates
         loose = max(LOOSE, self.target)
         known = go_on(trainer, self.completed, new, w, SLACK * (self.target if self.tight else loose))
         self.gap = max(self.target, min(loose, 0.5 * known))  # else the turn could end before it has begun
@@ -203,8 +198,7 @@ def train_latent(
 
 
 def solve(trainer: Trainer, completed: Completed, gap: float) -> Outcome:
-    trainer.problem = trainer.executor.problem = completed
-    trainer.config = replace(trainer.config, gap=gap)
+    trainer.change_problem(completed, gap)
     return trainer.run()
 
 
@@ -215,17 +209,11 @@ def go_on(trainer: Trainer, now: Completed, new: Imputed, w: Floats, tolerance: 
     stay = np.flatnonzero(~np.isin(trainer.solver.cache.example.view, changed))
     alpha = np.concatenate([np.empty(0), *(each.alpha for each in moved)])
     trainer.solver.move(stay, [each.constraints for each in moved], alpha)
-    know(trainer, w, new.objective)
+    trainer.state.start_problem(w, new.objective)
     if len(changed):  # what is cached can be solved before anything is scanned
         trainer.solver.ascend(Ascent(tolerance, MANY))
         trainer.solver.bound()
     return relative_gap(new.objective, trainer.solver.lower)
-
-
-def know(trainer: Trainer, w: Floats, upper: float) -> None:
-    """Of a convex problem not yet begun, P_H(w) is known."""
-    trainer.best_w, trainer.best_upper, trainer.best_version = w, upper, trainer.version
-    trainer.estimate = trainer.shown = np.inf
 
 
 def why_ended(outcome: Outcome, trainer: Trainer, target: float) -> str:

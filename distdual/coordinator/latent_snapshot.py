@@ -63,7 +63,7 @@ def unpack_best(run: LatentRun, arrays: Arrays, best: Mapping[str, Any]) -> Ende
         for part in PARTS
     ]
     restore(trainer, State(parts[0], parts[1], parts[2], parts[3], without_infinity(best["state"])), [])
-    trainer.history = run.trainer.history
+    trainer.state.continue_log(run.trainer.state)
     trace = [Turn(**turn) for turn in best["trace"]]
     return Ended(trainer, unpack_values(run.problem, arrays, "best/"), trace, best["reason"])
 

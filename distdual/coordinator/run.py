@@ -169,7 +169,7 @@ def convex_run(
     """A run that begins, from a model if there is one to start from, or goes on; then what it did before is told."""
     if saved:
         checkpoint.restore(trainer, saved)
-        for line in trainer.history:
+        for line in trainer.state.history:
             tell(line)
     if start:
         assert isinstance(trainer.dataset, Dataset)
@@ -194,7 +194,7 @@ def latent_run(
     checkpoint.latent = lambda: pack_latent(run)
     if saved:
         checkpoint.restore_latent(run, saved)
-        for line in run.trainer.history:
+        for line in run.trainer.state.history:
             tell(line)
     return run
 

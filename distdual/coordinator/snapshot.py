@@ -5,28 +5,25 @@ slots share a slack, and the shards themselves. The ledger's file is apart, sinc
 """
 
 import math
-import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distdual.certificate.bounds import ShardLoss
+from distdual.coordinator.run_state import PassUnderway, RunState
 from distdual.coordinator.schedule import Pass, Piece
 from distdual.coordinator.slack_partition import Grouping
-from distdual.coordinator.trainer import Trainer, Underway
+from distdual.coordinator.trainer import Trainer
 from distdual.errors import InputError
 from distdual.kernels.rows import CsrRows, DenseRows, Features, OuterRows, Rows
-from distdual.report.round_log import Round, Totals
 from distdual.solver.ascent_plan import Ascent
 from distdual.solver.solver import Solver
 from distdual.solver.sweep import add_rows
 
 Arrays = dict[str, NDArray[Any]]
 
-BOUNDS = ("best_upper", "best_version", "estimate", "shown", "best_estimate")
 WEIGHTS = ("v", "w", "mean", "average", "random")
 NUMBERS = ("n_averaged", "updates", "lower", "claim", "reached", "trust")
 ROUNDING = 1e-6  # of the largest weight: what steps since v was last rebuilt may have added up to
@@ -51,17 +48,12 @@ def pack(trainer: Trainer) -> State:
         "grouping": {"grain": grouping.grain, "number": grouping.number, "coalesced": grouping.coalesced},
         "events": grouping.events,
         "n_mixtures": ledger.n_mixtures,
-        "totals": trainer.totals.told(),
-        "bounds": {name: getattr(trainer, name) for name in BOUNDS},
-        "version": trainer.version,
-        "seconds": time.perf_counter() - trainer.begin,
-        "history": [asdict(line) for line in trainer.history],
-        "underway": asdict(underway) if (underway := trainer.suspended()) else None,
+        **trainer.state.packed(trainer.suspended()),
     }
     return State(
         pack_rows(cache.rows.view if cache.rows else None),
         cache.columns(),
-        {**{name: getattr(solver, name) for name in WEIGHTS}, "best_w": trainer.best_w},
+        {**{name: getattr(solver, name) for name in WEIGHTS}, "best_w": trainer.state.best_w},
         {
             "shards": np.array(grouping.shards, dtype=np.int64),
             "covers": np.array(grouping.covers, dtype=np.int64),
@@ -80,18 +72,12 @@ def restore(trainer: Trainer, state: State, ledger: Iterable[bytes], *, more_dat
     values = with_infinity(state.values)
     restore_solver(trainer.solver, state, values)
     restore_grouping(trainer.grouping, state, values, ledger)
-    trainer.totals = Totals(**values["totals"])
-    trainer.version = values["version"]
-    trainer.begin = time.perf_counter() - values["seconds"]
-    trainer.history = [Round(**line) for line in values["history"]]
-    trainer.best_w = trainer.solver.candidate()
+    trainer.state = RunState(trainer.solver.candidate())
+    trainer.state.restore_log(values)
     if more_data:
-        trainer.solver.bound()  # a pass may have been under way, and is no more
+        trainer.solver.bound()  # a pass that was under way is not continued
     else:
-        trainer.best_w = state.weights["best_w"]
-        trainer.underway = unpack_underway(values["underway"])
-        for name in BOUNDS:
-            setattr(trainer, name, values["bounds"][name])
+        trainer.state.restore_bounds(values["bounds"], state.weights["best_w"], unpack_underway(values["underway"]))
 
 
 def restore_solver(solver: Solver, state: State, values: Mapping[str, Any]) -> None:
@@ -123,14 +109,14 @@ def restore_grouping(grouping: Grouping, state: State, values: Mapping[str, Any]
     grouping.ledger.restore(ledger, state.files["batches"], state.files["offsets"], values["n_mixtures"])
 
 
-def unpack_underway(found: Mapping[str, Any] | None) -> Underway | None:
+def unpack_underway(found: Mapping[str, Any] | None) -> PassUnderway | None:
     if found is None:
         return None
     plan = found["plan"]
     rounds = tuple(tuple(Piece(*piece) for piece in pieces) for pieces in plan["rounds"])
     ascents = {name: Ascent(**plan[name]) for name in ("between", "last")}
     losses = [ShardLoss(*loss) for loss in found["losses"]]
-    return Underway(Pass(**{**plan, "rounds": rounds, **ascents}), found["grain"], losses, found["done"])
+    return PassUnderway(Pass(**{**plan, "rounds": rounds, **ascents}), found["grain"], losses, found["done"])
 
 
 def pack_rows(rows: Rows | None) -> Arrays:

@@ -202,7 +202,9 @@ def follow_fold(
         tell(f"fold {fold.number + 1} of {fold.n_folds}", point)
         points.append(point)
         weights.append(outcome.w)
-    return points, held_out_scores(run.dataset, run.problem, run.executor, fold, np.stack(weights), trainer.version + 1)
+    return points, held_out_scores(
+        run.dataset, run.problem, run.executor, fold, np.stack(weights), trainer.state.version + 1
+    )
 
 
 def follow_all(
@@ -227,8 +229,7 @@ def follow_all(
             points.append(point)
         if best is None:
             return points, None
-        trainer.config = solver
-        (outcome,) = follow(trainer, [best])
+        (outcome,) = follow(trainer, [best], solver)
         told = replace(config, solver=replace(config.solver, C=best))
         model = model_of(outcome, told, dataset, run.problem, run.prior, members)
         model.save(output, overwrite=config.output.overwrite)
@@ -247,7 +248,7 @@ def nothing(_: Round) -> None:
 def watched(trainer: Trainer, values: list[float], target: float) -> Iterator[tuple[Point, Outcome]]:
     """Follow the path, and say of each point what it cost by itself."""
     passes, calls, seconds = 0, 0, 0.0
-    for C, outcome in zip(values, follow(trainer, values), strict=True):
+    for C, outcome in zip(values, follow(trainer, values, trainer.config), strict=True):
         proven, totals = outcome.certificate, outcome.totals
         exact = bool(np.isfinite(proven.upper))
         point = Point(

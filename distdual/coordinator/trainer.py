@@ -6,7 +6,7 @@ Decisions come from `schedule`; this file carries them out.
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,19 @@ from distdual.certificate.bounds import Certificate, ShardLoss, objective, upper
 from distdual.cluster.executor import Executor
 from distdual.config import SolverConfig
 from distdual.coordinator.auto_slack import Choice, choose
-from distdual.coordinator.schedule import Limits, Pass, Piece, Progress, Stop, after_scan, next_step
+from distdual.coordinator.run_state import PassUnderway, RunState
+from distdual.coordinator.schedule import (
+    MANY,
+    PATIENCE,
+    SLACK,
+    Limits,
+    Pass,
+    Piece,
+    Progress,
+    Stop,
+    after_scan,
+    next_step,
+)
 from distdual.coordinator.slack_partition import Grouping
 from distdual.data.dataset import Dataset
 from distdual.data.in_memory import MemoryDataset
@@ -62,18 +74,8 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Underway:
-    """A pass of which some rounds are done."""
-
-    plan: Pass
-    grain: int  # the rounds are cut for this one, even if groups become larger meanwhile
-    losses: list[ShardLoss] = field(default_factory=list)
-    done: int = 0
-
-
-@dataclass(slots=True)
 class Trainer:
-    """The state of one run."""
+    """Carries out one run: its effects on workers, solver and state."""
 
     problem: Problem
     dataset: Dataset | MemoryDataset
@@ -81,23 +83,13 @@ class Trainer:
     config: SolverConfig
     watch: Callable[[Round], None]
     prior: Prior | None = None
-    notes: Location | None = None  # where workers write down who is in a group's row; without, nobody can verify α
+    notes: Location | None = None  # folder for the members of each group's row; without it α cannot be verified
     interrupted: Callable[[], bool] = lambda: False
     between: Callable[["Trainer"], None] = lambda _: None  # called after rounds, where a checkpoint may be taken
     fold: Fold | None = None  # examples to leave out
     solver: Solver = field(init=False)
     grouping: Grouping = field(init=False)
-    totals: Totals = field(default_factory=Totals)
-    history: list[Round] = field(default_factory=list)
-    version: int = 0  # of the weights that are published next
-    begin: float = field(default_factory=time.perf_counter)
-    best_w: Floats = field(init=False)
-    best_upper: float = np.inf
-    best_version: int = -1
-    estimate: float = np.inf
-    shown: float = np.inf  # by how much the last pass at one w has lifted the cached problem, see `_lift`
-    best_estimate: float = np.inf  # of P(w) by inexact inference
-    underway: Underway | None = None
+    state: RunState = field(init=False)
     since: Since = field(default_factory=lambda: Since(time.perf_counter()))
 
     def __post_init__(self) -> None:
@@ -110,8 +102,8 @@ class Trainer:
         self.grouping.check_budget(self.solver.cache)
         self.grouping.tell(choice.why)
         self._check_offender_cache()
-        self.solver.should_stop = lambda: self.interrupted() or self._seconds() >= self.config.max_seconds
-        self.best_w = self.solver.candidate()
+        self.state = RunState(self.solver.candidate())
+        self.solver.should_stop = lambda: self.interrupted() or self.state.seconds >= self.config.max_seconds
 
     def _check_offender_cache(self) -> None:
         """It lives in files of members, which only groups of examples have."""
@@ -127,19 +119,56 @@ class Trainer:
         if min(self._gap(), self._inexact_gap()) > self.config.gap:
             self._certify_last()
         log.info("stop: %s", step.reason)
-        certificate = Certificate(self.solver.lower, self.best_upper, self.best_version)
-        how = (step.reason, self._seconds(), self.history, self.totals, self.solver, self.grouping)
-        return Outcome(self.best_w, certificate, *how, self.best_estimate)
+        return self.outcome(step.reason)
 
-    def suspended(self) -> Underway | None:
+    def outcome(self, reason: str) -> Outcome:
+        """The best certified weights so far, and the costs."""
+        state = self.state
+        return Outcome(
+            state.best_w,
+            Certificate(self.solver.lower, state.best_upper, state.best_version),
+            reason,
+            state.seconds,
+            state.history,
+            state.totals,
+            self.solver,
+            self.grouping,
+            state.best_estimate,
+        )
+
+    def change_config(self, config: SolverConfig) -> None:
+        """Go on with another C: α is scaled and the cached problem solved; bounds of the old C are forgotten."""
+        self.config = config
+        self.grouping.tell(f"C is {config.C:g}")
+        self.state.forget_bounds()
+        begin = time.perf_counter()
+        self.solver.change_capacity(config.C)
+        if len(self.solver.cache):
+            scan = self.problem.oracle_work * self.dataset.n_examples + ROUND_WORK
+            self.state.estimate = self.solver.ascend(Ascent(SLACK * config.gap, MANY, patience=PATIENCE), spent=scan)
+            self.solver.bound()
+        self.state.best_w = self.solver.candidate()
+        self.state.totals.ascent_seconds += time.perf_counter() - begin
+
+    def change_problem(self, problem: Problem, gap: float) -> None:
+        """Go on with another convex problem of the same weights, to be solved to this gap."""
+        self.problem = self.executor.problem = problem
+        self.config = replace(self.config, gap=gap)
+
+    def publish_for(self, problem: Problem, w: Floats) -> None:
+        """Make a problem and weights known to workers, for calls of `executor.map_shards`."""
+        self.executor.problem = problem
+        self.publish(w)
+
+    def suspended(self) -> PassUnderway | None:
         """What a run that goes on from here has to end first."""
-        return self.underway
+        return self.state.underway
 
     def _work(self) -> Stop:
         """Pass after pass, until there is a reason to stop."""
-        if self.underway:
-            self._carry_out(self.underway.plan)
-        while isinstance(step := self._next(self.totals.passes), Pass):
+        if self.state.underway:
+            self._carry_out(self.state.underway.plan)
+        while isinstance(step := self._next(self.state.totals.passes), Pass):
             self._carry_out(step)
         return step
 
@@ -148,10 +177,10 @@ class Trainer:
         oracle = self.problem.oracle_work * self.dataset.n_examples
         progress = Progress(
             n_passes,
-            self.estimate,
+            self.state.estimate,
             self._gap(),
             oracle / max(1, len(self.solver.cache)),
-            self._seconds(),
+            self.state.seconds,
             self.interrupted(),
             self._inexact_gap(),
             settled,
@@ -162,11 +191,11 @@ class Trainer:
         return next_step(progress, np.diff(self.dataset.first), limits)
 
     def _carry_out(self, plan: Pass) -> None:
-        if self.underway is None:
-            if self.config.offender_cache and self.totals.passes:
+        if self.state.underway is None:
+            if self.config.offender_cache and self.state.totals.passes:
                 self._use_recent(plan)
-            self.underway = Underway(plan, self.grouping.grain)
-        here, losses = self.underway, self.underway.losses
+            self.state.underway = PassUnderway(plan, self.grouping.grain)
+        here, losses = self.state.underway, self.state.underway.losses
         for pieces in plan.rounds[here.done :]:
             scans, reports, w = self._scan(pieces, self._query(plan), here.grain)
             losses += [ShardLoss(r.shard, r.version, r.loss, r.exact) for r in reports]
@@ -177,20 +206,20 @@ class Trainer:
             ascent = plan.last if last else plan.between
             done = plan.certify and self._gap() <= self.config.gap  # α may stay as it was at the last bound
             if plan.certify and not done:
-                self.shown = self._lift(reports, w) if self.config.offender_cache else np.inf
-                climbed = self.solver.updates / max(1.0, self.problem.oracle_work * self.totals.oracle_calls)
+                self.state.lift = self._lift(reports, w) if self.config.offender_cache else np.inf
+                climbed = self.solver.updates / max(1.0, self.problem.oracle_work * self.state.totals.oracle_calls)
                 ascent = after_scan(ascent, self._learn(reports, losses, w), self.config.gap, climbed)
             if not done:
                 self._improve(reports, scans, ascent)
             if plan.prune:
-                self.totals.pruned += self.solver.prune(0)
+                self.state.totals.pruned += self.solver.prune(0)
             stop = self.solver.should_stop()  # asked once: `lower` must be that of the α the run ends with
             if (last or stop) and not done:
                 self._bound()
             if last:
                 self._end_pass(losses, w)
             if last or stop:
-                self.underway = None
+                self.state.underway = None
             self._record(len(pieces), certify=plan.certify)
             if stop:
                 break
@@ -203,9 +232,13 @@ class Trainer:
         (Franc and Sonnenburg's optimised cutting planes, without their line search).
         """
         w = self.solver.candidate()
-        if not plan.certify or self.grouping.grain != ALL or min(self.best_upper, self.best_estimate) == np.inf:
+        if (
+            not plan.certify
+            or self.grouping.grain != ALL
+            or min(self.state.best_upper, self.state.best_estimate) == np.inf
+        ):
             return w
-        return self.best_w + STEP * (w - self.best_w)
+        return self.state.best_w + STEP * (w - self.state.best_w)
 
     def _learn(self, reports: list[ShardReport], losses: list[ShardLoss], w: Floats) -> float:
         """What part of P(w) is not yet cached, at the most; the rest tells the solver how well it had done."""
@@ -233,9 +266,9 @@ class Trainer:
             if not whole or self.solver.should_stop():
                 break
             scans, reports, w = self._scan(whole, self._query(plan), self.grouping.grain, recent)
-            if self._lift(reports, w) < ENOUGH * self.shown:
+            if self._lift(reports, w) < ENOUGH * self.state.lift:
                 break
-            self.totals.calls_saved += sum(piece.end for piece in whole)
+            self.state.totals.calls_saved += sum(piece.end for piece in whole)
             self._improve(reports, scans, plan.last)
             self._bound()
             self._record(len(whole), certify=False)
@@ -248,15 +281,15 @@ class Trainer:
         """Publish `lower`, from a v that is rebuilt; between passes it stands as it was."""
         begin = time.perf_counter()
         self.solver.bound()
-        self.totals.ascent_seconds += time.perf_counter() - begin
+        self.state.totals.ascent_seconds += time.perf_counter() - begin
 
     def _end_pass(self, losses: list[ShardLoss], w: Floats) -> None:
-        self.totals.passes += 1
+        self.state.totals.passes += 1
         idle = idle_passes(self.config.prune, self.grouping.grain)
         if idle is not None and self._gap() > self.config.gap:
-            self.totals.pruned += self.solver.prune(idle)
+            self.state.totals.pruned += self.solver.prune(idle)
         guess = self.solver.prior.penalty(w) + self.config.C * sum(s.loss for s in losses)
-        self.estimate = relative_gap(guess, self.solver.lower)
+        self.state.estimate = relative_gap(guess, self.solver.lower)
 
     def _scan(
         self, pieces: tuple[Piece, ...], w: Floats, grain: int, recent: Mapping[int, tuple[Notes, ...]] = NO_NOTES
@@ -269,17 +302,17 @@ class Trainer:
         scans = [self._scan_of(p, version, grain, recent.get(p.shard, ())) for p in sorted(pieces)]
         begin = time.perf_counter()
         reports = sorted(self.executor.reports(scans), key=lambda report: report.shard)
-        self.totals.wait_seconds += time.perf_counter() - begin
-        self.totals.rounds += 1
+        self.state.totals.wait_seconds += time.perf_counter() - begin
+        self.state.totals.rounds += 1
         for report in reports:
             self._count(report)
         return scans, reports, w
 
     def publish(self, w: Floats) -> int:
         """Make weights known to workers; returns their version."""
-        version, self.version = self.version, self.version + 1
+        version = self.state.next_version()
         self.executor.publish(version, w)
-        self.totals.published_bytes += w.nbytes
+        self.state.totals.published_bytes += w.nbytes
         return version
 
     def _scan_of(self, piece: Piece, version: int, grain: int, recent: tuple[Notes, ...] = (), ticket: int = 0) -> Scan:
@@ -288,14 +321,14 @@ class Trainer:
         return Scan(piece.shard, version, known, piece.begin, piece.end, grain, notes, recent, self.fold, ticket)
 
     def _count(self, report: ShardReport) -> None:
-        self.totals.oracle_calls += report.n_examples
-        self.totals.offenders += len(report.offenders.margin)
-        self.totals.wire_bytes += rows_nbytes(report.offenders.rows)
-        self.totals.bytes_read += report.bytes_read
-        self.totals.gets += report.gets
-        self.totals.read_seconds += report.read_seconds
-        self.totals.scan_seconds += report.compute_seconds
-        self.since.add(report, self.version - 1 - report.version)
+        self.state.totals.oracle_calls += report.n_examples
+        self.state.totals.offenders += len(report.offenders.margin)
+        self.state.totals.wire_bytes += rows_nbytes(report.offenders.rows)
+        self.state.totals.bytes_read += report.bytes_read
+        self.state.totals.gets += report.gets
+        self.state.totals.read_seconds += report.read_seconds
+        self.state.totals.scan_seconds += report.compute_seconds
+        self.since.add(report, self.state.version - 1 - report.version)
 
     def _known(self, piece: Piece) -> Any:
         if self.grouping.grain == ALL:  # what is sent is a part of a row, and needed for the others' sake
@@ -306,7 +339,7 @@ class Trainer:
     def _improve(self, reports: list[ShardReport], scans: list[Scan], plan: Ascent) -> None:
         begin = time.perf_counter()
         slots = self.grouping.insert(self.solver, reports, scans)
-        self.totals.kept += len(slots)
+        self.state.totals.kept += len(slots)
         if plan.revisits:
             self.solver.reprocess(slots, plan)
             if plan.revisits * len(slots) < self.solver.cache.n_groups:  # little is new: what is old needs the work
@@ -316,24 +349,17 @@ class Trainer:
             oracle = self.problem.oracle_work * sum(report.n_examples for report in reports)
             spent = len(slots) + oracle + ROUND_WORK
             self.solver.ascend(plan, gained, spent)
-        self.totals.ascent_seconds += time.perf_counter() - begin
+        self.state.totals.ascent_seconds += time.perf_counter() - begin
 
     def _certify(self, losses: list[ShardLoss], w: Floats, version: int) -> None:
         """An upper bound for these weights; the model to return is the best one seen."""
         if not all(s.exact for s in losses):
-            self._guess(losses, w)
+            self.state.offer_estimate(objective(w, losses, C=self.config.C, prior=self.solver.prior), w)
             return
         upper = upper_bound(
             w, version, losses, C=self.config.C, n_shards=self.dataset.n_shards, prior=self.solver.prior
         )
-        if upper < self.best_upper:
-            self.best_upper, self.best_version, self.best_w = upper, version, w.copy()
-
-    def _guess(self, losses: list[ShardLoss], w: Floats) -> None:
-        """Inexact inference bounds nothing: the model to return is the one with the lowest estimate of P(w)."""
-        guess = objective(w, losses, C=self.config.C, prior=self.solver.prior)
-        if guess < self.best_estimate:
-            self.best_estimate, self.best_w = guess, w.copy()
+        self.state.offer_upper(upper, version, w)
 
     def _certify_last(self) -> None:
         """One more scan, so that the last w, or w̄ where that is asked for, may be the model; no ascent follows."""
@@ -344,11 +370,10 @@ class Trainer:
         self._record(self.dataset.n_shards, certify=True)
 
     def _gap(self) -> float:
-        return Certificate(self.solver.lower, self.best_upper, 0).gap if self.best_version >= 0 else np.inf
+        return self.state.gap(self.solver.lower)
 
     def _inexact_gap(self) -> float:
-        """The estimate that stands in for a proven gap; it may be negative."""
-        return relative_gap(self.best_estimate, self.solver.lower) if np.isfinite(self.best_estimate) else np.inf
+        return self.state.inexact_gap(self.solver.lower)
 
     def note(self, event: str) -> None:
         """A line of the run log for what happened between two passes."""
@@ -360,36 +385,33 @@ class Trainer:
         events, self.executor.events = self.executor.events, []
         return events
 
-    def _seconds(self) -> float:
-        return time.perf_counter() - self.begin
-
     def _record(self, n_shards: int, *, certify: bool) -> None:
-        self.totals.coalesced = self.grouping.coalesced
+        self.state.totals.coalesced = self.grouping.coalesced
         now, since = time.perf_counter(), self.since
-        self.totals.idle_seconds += max(0.0, self.executor.slots * (now - since.seconds) - since.busy)
+        self.state.totals.idle_seconds += max(0.0, self.executor.slots * (now - since.seconds) - since.busy)
         self.since = Since(now)
         line = Round(
-            self._seconds(),
-            self.version,
+            self.state.seconds,
+            self.state.version,
             n_shards,
             certify,
             self.solver.lower,
-            self.best_upper,
+            self.state.best_upper,
             self._gap(),
-            self.estimate,
+            self.state.estimate,
             len(self.solver.cache),
             self.solver.cache.nbytes,
             self.solver.n_support,
-            self.totals.told(),
+            self.state.totals.told(),
             name_of(self.grouping.grain),
             [*self.grouping.take_events(), *self._faults()],
             since.staleness,
             since.workers,
         )
-        self.history.append(line)
+        self.state.history.append(line)
         log.info(
             "round=%d version=%d lower=%.6g upper=%.6g gap=%.2e rows=%d scanned=%d/%d solve=%.1fs scan=%.1fs",
-            self.totals.rounds,
+            self.state.totals.rounds,
             line.version,
             line.lower,
             line.upper,
@@ -397,8 +419,8 @@ class Trainer:
             line.cache_rows,
             n_shards,
             self.dataset.n_shards,
-            self.totals.ascent_seconds,
-            self.totals.wait_seconds,
+            self.state.totals.ascent_seconds,
+            self.state.totals.wait_seconds,
         )
         self.watch(line)
 

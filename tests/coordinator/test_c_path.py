@@ -70,7 +70,7 @@ def test_every_point_encloses_its_own_optimum(tmp_path: Any, fold: Fold | None, 
     trainer = trainer_of(tmp_path / "data", made, fold, slack=slack)
     kept = np.flatnonzero(~fold.holds(np.arange(90))) if fold else np.arange(90)
     part = Examples(made.x[kept], made.y[kept], made.cost[kept])
-    for C, outcome in zip(PATH, follow(trainer, PATH), strict=True):
+    for C, outcome in zip(PATH, follow(trainer, PATH, trainer.config), strict=True):
         program = naive.binary_program(trainer.problem, shard_of(part), C)
         best = naive.optimum(program)
         assert outcome.certificate.gap <= 1e-4
@@ -82,6 +82,6 @@ def test_every_point_encloses_its_own_optimum(tmp_path: Any, fold: Fold | None, 
 
 def test_limits_are_those_of_a_point(tmp_path: Any) -> None:
     trainer = trainer_of(tmp_path / "data", examples(3, 90, D), max_passes=1, slack="all")
-    passes = [outcome.totals.passes for outcome in follow(trainer, PATH)]
+    passes = [outcome.totals.passes for outcome in follow(trainer, PATH, trainer.config)]
     assert passes == [1, 2, 3, 4, 5]
     trainer.executor.close()

@@ -30,9 +30,15 @@ from tests.problems.parsing.trees import (
 )
 
 MOST = 400  # trees of a sentence that are written out
-PARTS = ("problem", "cky", "derivation", "second_best_tree")
-MODULES = [f"distdual.problems.parsing.{name}" for name in PARTS]
-MODULES += ["distdual.problems.chain.viterbi", "distdual.problems.chain.path_rows"]
+PARTS = (
+    "parsing.problem",
+    "parsing.cky",
+    "parsing.derivation",
+    "parsing.second_best_tree",
+    "chain.viterbi",
+    "chain.path_rows",
+)
+MODULES = [f"distdual.problems.{name}" for name in PARTS]
 
 
 def cfg(seed: int, *, lexicon: bool = False, **options: Any) -> Cfg:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from distdual import UserProblem
-from distdual.problems.user import self_check
 from distdual.data.prepare.api import prepare_arrays
+from distdual.problems.user import self_check
 from distdual.problems.user.self_check import check_problem
 from tests.problems import mine
 from tests.shell import assert_refused, call, environment, run

@@ -1,0 +1,110 @@
+"""The state of a run between two rounds: its best certified weights, its costs and its position in the pass."""
+
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from distdual.certificate.bounds import Certificate, ShardLoss
+from distdual.coordinator.schedule import Pass
+from distdual.kernels.rows import Floats
+from distdual.report.round_log import Round, Totals
+from distdual.solver.solver import relative_gap
+
+
+@dataclass(slots=True)
+class PassUnderway:
+    """A pass of which some rounds are done."""
+
+    plan: Pass
+    grain: int  # slack groups that the rounds are cut for, even if groups grow before the pass ends
+    losses: list[ShardLoss] = field(default_factory=list)
+    done: int = 0
+
+
+@dataclass(slots=True)
+class RunState:
+    """A value: `Trainer` updates it through the methods below, `snapshot` saves and restores it."""
+
+    best_w: Floats
+    best_upper: float = np.inf
+    best_version: int = -1  # −1 until an upper bound is certified
+    best_estimate: float = np.inf  # of P(w), where inference is inexact
+    estimate: float = np.inf  # of the gap, from losses at different weights
+    lift: float = np.inf  # by how much the last pass at one w raised the cached problem's loss
+    version: int = 0  # of the weights published next
+    underway: PassUnderway | None = None
+    totals: Totals = field(default_factory=Totals)
+    history: list[Round] = field(default_factory=list)
+    begin: float = field(default_factory=time.perf_counter)
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.begin
+
+    def gap(self, lower: float) -> float:
+        """The proven gap; infinity before the first certificate."""
+        return Certificate(lower, self.best_upper, 0).gap if self.best_version >= 0 else np.inf
+
+    def inexact_gap(self, lower: float) -> float:
+        """The estimate that replaces a proven gap where inference is inexact; it may be negative."""
+        return relative_gap(self.best_estimate, lower) if np.isfinite(self.best_estimate) else np.inf
+
+    def offer_upper(self, upper: float, version: int, w: Floats) -> None:
+        """Keep the weights if their certified upper bound is the lowest so far."""
+        if upper < self.best_upper:
+            self.best_upper, self.best_version, self.best_w = upper, version, w.copy()
+
+    def offer_estimate(self, estimate: float, w: Floats) -> None:
+        """Keep the weights if their estimate of P(w) is the lowest so far; inexact inference bounds nothing."""
+        if estimate < self.best_estimate:
+            self.best_estimate, self.best_w = estimate, w.copy()
+
+    def next_version(self) -> int:
+        version, self.version = self.version, self.version + 1
+        return version
+
+    def start_problem(self, w: Floats, upper: float) -> None:
+        """Begin another convex problem, of which `upper` = P(w) is proven."""
+        self.best_w, self.best_upper, self.best_version = w, upper, self.version
+        self.estimate = self.lift = np.inf
+
+    def forget_bounds(self) -> None:
+        """Drop what was proven: P changes with C. Weights, costs and history stay."""
+        self.best_upper, self.best_version, self.best_estimate = np.inf, -1, np.inf
+        self.estimate = self.lift = np.inf
+
+    def continue_log(self, earlier: "RunState") -> None:
+        """Share the clock and the round log of an earlier restart."""
+        self.begin, self.history = earlier.begin, earlier.history
+
+    def packed(self, underway: PassUnderway | None) -> dict[str, Any]:
+        """All but `best_w` as values that JSON can hold, apart from infinities."""
+        bounds = {
+            "best_upper": self.best_upper,
+            "best_version": self.best_version,
+            "estimate": self.estimate,
+            "shown": self.lift,  # the name in checkpoints
+            "best_estimate": self.best_estimate,
+        }
+        return {
+            "totals": self.totals.told(),
+            "bounds": bounds,
+            "version": self.version,
+            "seconds": self.seconds,
+            "history": [asdict(line) for line in self.history],
+            "underway": asdict(underway) if underway else None,
+        }
+
+    def restore_log(self, values: dict[str, Any]) -> None:
+        """Take over costs, history and clock; bounds stay unknown, as after an append to the data set."""
+        self.totals = Totals(**values["totals"])
+        self.version = values["version"]
+        self.begin = time.perf_counter() - values["seconds"]
+        self.history = [Round(**line) for line in values["history"]]
+
+    def restore_bounds(self, bounds: dict[str, Any], best_w: Floats, underway: PassUnderway | None) -> None:
+        self.best_upper, self.best_version = bounds["best_upper"], bounds["best_version"]
+        self.best_estimate, self.estimate, self.lift = bounds["best_estimate"], bounds["estimate"], bounds["shown"]
+        self.best_w, self.underway = best_w, underway
