@@ -1,9 +1,9 @@
-"""How do figures get into the README and the documentation? From records, never by hand.
+"""The tables of figures in README.md and docs/benchmarks.md, written from records.
 
     python -m benchmarks.publish RECORD.json…
 
-Takes over what is in these records into benchmarks/record.json, where later ones replace what has the same name, and
-writes the tables between the marks in README.md and in docs/benchmarks.md. Without a record it writes the tables anew.
+Merges the records into benchmarks/record.json, where later entries replace earlier ones of the same name, and rewrites
+the tables between the marks in README.md and in docs/benchmarks.md. Without a record it only rewrites the tables.
 """
 
 import argparse
@@ -39,13 +39,13 @@ def main() -> None:
 
 
 def write(record: dict[str, Any], path: Path) -> None:
-    new = path.with_suffix(".new")  # a run that is cut off leaves the last whole one
+    new = path.with_suffix(".new")  # an interrupted run keeps the previous file
     new.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     new.replace(path)
 
 
 def merged(record: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The record with what is new in place of what has the same name; curves, which only plots need, are left out."""
+    """The record with new entries replacing those of the same name; curves, which only plots need, are dropped."""
     races = {race["case"]: race for race in [*record["races"], *new["races"]]}
     tables = {table["name"]: table for table in [*record["tables"], *new["tables"]]}
     plain = [{**race, "solvers": [without_curve(line) for line in race["solvers"]]} for race in races.values()]
@@ -66,12 +66,13 @@ def between_marks(text: str, inside: str) -> str:
 
 
 def summary(record: dict[str, Any]) -> str:
-    """What the README shows: a line a case, and the short tables."""
+    """The part of the README: one line per case, and the short tables."""
     rows = [[*short_line(race)] for race in record["races"]]
     parts = [
-        markdown(["case", "goal", "distdual", "peers, and how much of their time distdual takes"], rows),
-        "**Bold** where a peer is faster; «more than» where a try of that length missed the goal. "
-        "Peers that do not run, or gave up sooner, are in `docs/benchmarks.md`.",
+        markdown(["case", "goal", "distdual", "peers (distdual's share of their time)"], rows),
+        "The number in parentheses is distdual's time divided by the peer's; **bold** where the peer is faster. "
+        '"More than" marks peers that missed the goal in a run of that length. Peers that do not run, or stopped '
+        "earlier, are listed in `docs/benchmarks.md`.",
         *(f"{table['title']}:\n\n{markdown(table['columns'], table['rows'])}" for table in shown(record)),
         stamp(record),
     ]
@@ -104,18 +105,18 @@ def ratio(own: dict[str, Any], line: dict[str, Any]) -> str:
 
 
 def bound(own: dict[str, Any], line: dict[str, Any]) -> str:
-    """The same for a peer that has missed the goal with more time than distdual needs; nothing for others."""
+    """The ratio for a peer that missed the goal in more time than distdual needs; empty for others."""
     share = own["seconds"] / line.get("more_than", own["seconds"])
     return f"below {math.ceil(100 * share) / 100:.2f}" if share < 1 else ""
 
 
 def stamp(record: dict[str, Any]) -> str:
-    """Where, when and by which commands it was measured, and whether other work was in the way."""
+    """The machine, the dates and the commands of the measurements, and whether the machine was busy."""
     entries = [*record["races"], *record["tables"]]
     machines = sorted({f"{m['processor']}, {m['cores']} cores, {m['memory_gb']} GB" for m in each(entries, "machine")})
     dates, commands = (sorted(set(each(entries, key))) for key in ("date", "command"))
     busy = max(each(entries, "load"), default=0.0)
-    load = "" if busy < 3 else f" Other work went on meanwhile (load up to {busy:.1f}), so times are unsure."
+    load = "" if busy < 3 else f" The machine was busy (load up to {busy:.1f}), so times are uncertain."
     told = "; ".join(f"`{command}`" for command in commands)
     return f"Measured on {'; '.join(machines)}; {', '.join(dates)}; {told}.{load}"
 
@@ -128,7 +129,7 @@ def each(entries: list[dict[str, Any]], key: str) -> list[Any]:
 
 
 def pages(record: dict[str, Any]) -> str:
-    """All there is to tell."""
+    """The whole page docs/benchmarks.md."""
     parts = [stamp(record), *(page_of(race) for race in record["races"])]
     for table in record["tables"]:
         parts.append(f"## {table['title']}\n\n{markdown(table['columns'], table['rows'])}")

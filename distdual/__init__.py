@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from distdual.problems.user.problem import UserProblem
     from distdual.problems.user.self_check import check_problem
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "SVC",
     "SVR",

@@ -1,12 +1,7 @@
 """Small data sets, shards and constraints for tests."""
 
-import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import numpy as np
 from hypothesis import settings
@@ -16,6 +11,7 @@ from distdual.data.shard import Block, Shard
 from distdual.data.storage.location import Location
 from distdual.kernels.rows import CsrRows, DenseRows, Rows
 from distdual.problems.base import Constraints, Keys
+from distdual.testing import as_sparse, python_kernels  # noqa: F401 - for tests to import from here
 
 CLASSES = ("-1", "1")
 compiling = settings(deadline=None, max_examples=60)  # the first call of a kernel is slow, so no test has a deadline
@@ -56,11 +52,6 @@ def shard_of(made: Examples, *, sparse: bool = False, number: int = 0, first: in
     return Shard(number, first, rows_of(made.x, sparse=sparse), made.y, made.cost, made.margin)
 
 
-def as_sparse(shard: Shard) -> Shard:
-    """The same shard with its dense features in CSR form."""
-    return replace(shard, x=rows_of(shard.x.values, sparse=True))
-
-
 def write(folder: Path, made: Examples, *, sparse: bool = False, n_shards: int = 4, **options: Any) -> Location:
     """Write the examples as a data set of about `n_shards` shards with the labels −1 and 1."""
     location = Location(str(folder))
@@ -84,14 +75,3 @@ def constraints_of(
         rows_of(rows, sparse=sparse),
         Keys(np.arange(n + 1), np.asarray(np.arange(n) if keys is None else keys, dtype=np.int32)),
     )
-
-
-@contextmanager
-def python_kernels(*names: str) -> Iterator[None]:
-    """Run the kernels of these modules as plain Python, which raises index errors."""
-    with ExitStack() as stack:
-        for module in (sys.modules[name] for name in names):
-            plain = {name: value.py_func for name, value in vars(module).items() if hasattr(value, "py_func")}
-            if plain:  # else it is plain Python already
-                stack.enter_context(patch.multiple(module, **plain))
-        yield

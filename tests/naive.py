@@ -10,12 +10,12 @@ import numpy as np
 import quadprog
 
 from distdual.data.shard import Shard
-from distdual.kernels.rows import DenseRows, OuterRows, Rows
 from distdual.problems.base import Constraints
 from distdual.problems.binary import Binary
 from distdual.problems.latent.bags import Latent
 from distdual.problems.latent.multiclass import LatentMulticlass
 from distdual.solver.regularizer import Prior
+from distdual.testing import dense
 
 
 class Program(NamedTuple):
@@ -31,25 +31,6 @@ class Optimum(NamedTuple):
     lower: float
     upper: float
     w: Any
-
-
-def dense(rows: Rows, width: int) -> Any:
-    """The rows as a float64 matrix, filled in entry by entry."""
-    if isinstance(rows, OuterRows):
-        out = np.zeros((len(rows.at), width))
-        features = dense(rows.x, rows.width)
-        for k, at in enumerate(rows.at):
-            for j in range(rows.width):
-                out[k, rows.plus[k] * rows.width + j] += rows.scale[k] * features[at, j]
-                out[k, rows.minus[k] * rows.width + j] -= rows.scale[k] * features[at, j]
-        return out
-    if isinstance(rows, DenseRows):
-        return rows.values.astype(np.float64)
-    out = np.zeros((len(rows.indptr) - 1, width))
-    for k in range(len(out)):
-        for j in range(rows.indptr[k], rows.indptr[k + 1]):
-            out[k, rows.indices[j]] += float(rows.values[j])
-    return out
 
 
 def slacks(program: Program, w: Any) -> list[float]:

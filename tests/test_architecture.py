@@ -31,6 +31,7 @@ ORDER = [
     "coordinator",
     "jobs",
     "problems/user/self_check",  # runs scans
+    "testing",
     "estimators",
     "quickstart",
     "cli",
@@ -47,7 +48,7 @@ HOMES = {
     "matplotlib": ["report/plots.py"],
     "mlflow": ["report/tracking.py"],
     "tensorboardX": ["report/tracking.py"],
-    "pickle": [],
+    "pickle": ["testing.py"],  # checks that problems can be sent to workers
     "cloudpickle": [],
     "joblib": [],
     "dill": [],

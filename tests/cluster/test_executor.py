@@ -27,8 +27,8 @@ from distdual.problems.binary import Binary
 from distdual.problems.latent.base import Completed
 from distdual.problems.multiclass import Multiclass
 from distdual.scan.scan import Scan, Source, load_and_scan
+from distdual.testing import assert_same_constraints
 from tests.build import CLASSES, examples, write
-from tests.problems.contract import assert_same_constraints
 from tests.processes import wait_until
 
 NOTHING = np.empty(0, dtype=np.uint64)

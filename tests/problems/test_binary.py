@@ -6,9 +6,9 @@ import pytest
 from distdual.errors import InputError
 from distdual.problems.binary import Binary
 from distdual.problems.registry import make_problem, problem_from
+from distdual.testing import ProblemContract
 from tests import naive
 from tests.build import CLASSES, as_sparse, examples, shard_of
-from tests.problems.contract import ProblemContract
 
 PLAIN = shard_of(examples(0, 20, 5), number=3, first=40)
 WEIGHTED = shard_of(examples(1, 20, 5, cost=True, margin=True), number=1, first=20)

@@ -11,9 +11,9 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.problems.base import Keys
 from distdual.problems.multiclass import Multiclass
+from distdual.testing import ProblemContract
 from tests import naive
 from tests.build import examples, rows_of
-from tests.problems.contract import ProblemContract
 
 CLASSES = ("a", "b", "c")
 LOSS = [[0, 1, 3], [2, 0, 0.5], [1, 1, 0]]

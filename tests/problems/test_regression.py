@@ -12,9 +12,9 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.model.predict import predict
 from distdual.problems.regression import Regression
+from distdual.testing import ProblemContract
 from tests import naive
 from tests.build import examples, rows_of
-from tests.problems.contract import ProblemContract
 
 
 def targets(seed: int, *, cost: bool = False) -> Shard:

@@ -21,9 +21,9 @@ from distdual.problems.multiclass import Multiclass
 from distdual.scan.scan import Scan, Source, load_and_scan, scan_shard, wants_lean
 from distdual.scan.shard_reader import Loaded, load_shard, made_lean
 from distdual.scan.slack_groups import EXAMPLE, SHARD
+from distdual.testing import assert_same_constraints
 from tests import naive
 from tests.build import CLASSES, compiling, examples, shard_of, write
-from tests.problems.contract import assert_same_constraints
 
 NOTHING = np.empty(0, dtype=np.uint64)
 MADE = examples(0, 30, 4, cost=True, margin=True)

@@ -18,9 +18,9 @@ from distdual.errors import InputError
 from distdual.model.predict import predict, save_predictions
 from distdual.problems.base import Keys
 from distdual.problems.chain.problem import Chain
+from distdual.testing import ProblemContract
 from tests import naive
 from tests.build import as_sparse, compiling, rows_of
-from tests.problems.contract import ProblemContract
 
 TAGS = ("d", "n", "v")
 
@@ -68,7 +68,7 @@ def every_tagging(problem: Chain, shard: Shard, i: int) -> dict[tuple[int, ...],
 
 
 class ChainContract(ProblemContract):
-    modules = ("chain.viterbi", "chain.path_rows")
+    modules = ("distdual.problems.chain.viterbi", "distdual.problems.chain.path_rows")
     every_constraint = staticmethod(every_tagging)
 
 

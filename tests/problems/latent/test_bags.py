@@ -14,9 +14,9 @@ from distdual.problems.base import Keys
 from distdual.problems.latent.bags import Latent, find_best
 from distdual.problems.latent.base import Completed
 from distdual.problems.registry import problem_from
+from distdual.testing import ProblemContract
 from tests import naive
 from tests.build import CLASSES, as_sparse, compiling, rows_of
-from tests.problems.contract import ProblemContract
 
 SIZES = [2, 1, 4, 3, 1, 5]
 
@@ -40,7 +40,7 @@ def every_candidate(problem: Completed, shard: Shard, i: int) -> dict[tuple[int,
 
 
 class BagContract(ProblemContract):
-    modules = ("latent.bags", "linear")
+    modules = ("distdual.problems.latent.bags", "distdual.problems.linear")
     every_constraint = staticmethod(every_candidate)
 
     def test_it_comes_back_from_its_description(self):

@@ -16,10 +16,10 @@ from distdual.problems.chain.problem import Chain
 from distdual.problems.latent.base import Completed, join
 from distdual.problems.latent.chain import LatentChain
 from distdual.problems.registry import problem_from
+from distdual.testing import ProblemContract
 from tests import naive
 from tests.build import as_sparse, compiling
 from tests.problems.chain.test_problem import joint_features, sequences
-from tests.problems.contract import ProblemContract
 
 TAGS = ("d", "n")
 
@@ -59,7 +59,7 @@ def path_constraints(
 
 
 class LatentChainContract(ProblemContract):
-    modules = ("latent.chain", "chain.viterbi", "chain.path_rows")
+    modules = tuple(f"distdual.problems.{name}" for name in ("latent.chain", "chain.viterbi", "chain.path_rows"))
     every_constraint = staticmethod(every_path)
 
     def test_it_comes_back_from_its_description(self):

@@ -14,9 +14,9 @@ from distdual.problems.base import Keys
 from distdual.problems.latent.base import Completed
 from distdual.problems.latent.multiclass import LatentMulticlass
 from distdual.problems.registry import problem_from
+from distdual.testing import ProblemContract
 from tests import naive
 from tests.build import as_sparse, compiling, examples, shard_of
-from tests.problems.contract import ProblemContract
 
 CLASSES = ("a", "b", "c")
 LOSS = [[0, 1, 2], [0.5, 0, 1], [3, 1, 0]]
@@ -38,7 +38,7 @@ def every_component(problem: Completed, shard: Shard, i: int) -> dict[tuple[int,
 
 
 class MixtureContract(ProblemContract):
-    modules = ("latent.multiclass", "multiclass")
+    modules = ("distdual.problems.latent.multiclass", "distdual.problems.multiclass")
     every_constraint = staticmethod(every_component)
 
     def test_it_comes_back_from_its_description(self):

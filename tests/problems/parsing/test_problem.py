@@ -15,9 +15,9 @@ from distdual.problems.base import Keys
 from distdual.problems.parsing.grammar import OUTSIDE
 from distdual.problems.parsing.problem import Cfg, ends_of
 from distdual.problems.registry import make_problem
+from distdual.testing import ProblemContract
 from tests import naive
 from tests.build import as_sparse, compiling, python_kernels
-from tests.problems.contract import ProblemContract
 from tests.problems.parsing.trees import (
     brackets,
     derivations,

@@ -15,10 +15,10 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.problems.latent.base import Completed
 from distdual.problems.registry import problem_from
+from distdual.testing import ProblemContract
 from tests import naive
 from tests.build import as_sparse
 from tests.coordinator.test_latent_loop import clouds, falls
-from tests.problems.contract import ProblemContract
 from tests.problems.latent.test_multiclass import CLASSES, three_classes
 from tests.shell import assert_refused, call
 

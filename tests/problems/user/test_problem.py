@@ -20,10 +20,10 @@ from distdual.errors import InputError
 from distdual.kernels.rows import CsrRows, DenseRows
 from distdual.problems.registry import make_problem, problem_from
 from distdual.problems.user.problem import SparseVector, join_vectors
+from distdual.testing import ProblemContract
 from tests import naive
 from tests.build import examples
 from tests.problems import mine
-from tests.problems.contract import ProblemContract
 from tests.problems.test_multiclass import CLASSES, three_classes
 from tests.shell import assert_refused, call, environment, run
 
