@@ -43,9 +43,9 @@ class Certificate:
 def upper_bound(
     w: Floats, version: int, losses: Sequence[ShardLoss], *, C: float, n_shards: int, prior: Prior | None = None
 ) -> float:
-    """P(w) = R(w) + C Σ loss, R(w) = 1/2 ||w||² without a prior, from one exact scan of every shard at this version.
+    """Return P(w) = R(w) + C Σ loss from one exact scan of every shard at this version.
 
-    Summed without rounding, so the order in which workers report does not matter.
+    R(w) = 1/2 ||w||² without a prior. `fsum` makes the result independent of the order in which workers report.
     """
     missing = set(range(n_shards)) - {s.shard for s in losses}
     if missing or len(losses) != n_shards:
@@ -68,6 +68,6 @@ def upper_bound(
 
 
 def objective(w: Floats, losses: Sequence[ShardLoss], *, C: float, prior: Prior | None = None) -> float:
-    """R(w) + C Σ loss; an upper bound only under the conditions of `upper_bound`, else an estimate."""
+    """Return R(w) + C Σ loss, an upper bound only under the conditions of `upper_bound`, else an estimate."""
     penalty = (prior or Prior(len(w))).penalty(w)
     return penalty + C * math.fsum(s.loss for s in losses)

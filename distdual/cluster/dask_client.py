@@ -86,12 +86,11 @@ def reach(cluster: ClusterConfig) -> Any:
         return Client(cluster.scheduler, timeout=timeout, security=security, set_as_default=False)
     except (OSError, ValueError, ImportError) as error:
         encrypted = cluster.scheduler.startswith("tls://")
-        expected = (
-            "with a certificate of the same authority as this client" if encrypted else "started by `dask scheduler`"
-        )
+        expected = "with a certificate of the same authority" if encrypted else "started by `dask scheduler`"
         raise InputError(
             f"{cluster.scheduler}: the scheduler did not answer within {cluster.timeout:g} s "
-            f"({type(error).__name__}); expected a running one, {expected}; without an address, scans run in this process"
+            f"({type(error).__name__}); expected a running one, {expected}; "
+            "without an address, scans run in this process"
         ) from None
 
 
@@ -112,9 +111,7 @@ def security_of(cluster: ClusterConfig) -> Any:
             f"cluster.tls_ca, tls_cert, tls_key: expected PEM files, and the key of the certificate: {error}"
         ) from None
     if context is None and (cluster.scheduler or "").startswith("tls://"):
-        raise InputError(
-            f"{cluster.scheduler}: encryption needs cluster.tls_ca, tls_cert and tls_key, none of which is set"
-        )
+        raise InputError(f"{cluster.scheduler}: encryption needs cluster.tls_ca, tls_cert and tls_key, none is set")
     return security
 
 
@@ -164,9 +161,7 @@ def module_file(problem: Problem) -> str | None:
 def module_file_of(name: str) -> str | None:
     """Return the .py file of an imported module, unless it is installed or part of a package."""
     file = getattr(sys.modules.get(name), "__file__", None) or ""
-    installed = any(
-        Path(file).is_relative_to(sysconfig.get_path(scheme)) for scheme in ("purelib", "platlib", "stdlib")
-    )
+    installed = any(Path(file).is_relative_to(sysconfig.get_path(key)) for key in ("purelib", "platlib", "stdlib"))
     return file if "." not in name and name != "__main__" and file.endswith(".py") and not installed else None
 
 

@@ -1,8 +1,8 @@
 """The executor that scans on a Dask cluster and recovers from worker failures.
 
 A task is a pure function of the data set, one or several small shards, the problem and a version of the weights.
-Problem and weights are scattered, and tasks refer to them by key. Dask reruns the tasks of a dead worker elsewhere; this
-module scatters values again whose last holder died, and limits all waiting.
+Problem and weights are scattered, and tasks refer to them by key. Dask reruns the tasks of a dead worker elsewhere;
+this module scatters values again whose last holder died, and limits all waiting.
 """
 
 import asyncio
@@ -336,9 +336,7 @@ class DaskExecutor:
                 self.everywhere = False
                 time.sleep(PAUSE)
                 self.cluster.look()
-                limit = (
-                    2 * self.cluster.watch.limits.patience
-                )  # `look` raises earlier if there is no scheduler or worker
+                limit = 2 * self.cluster.watch.limits.patience  # `look` raises earlier if all workers are gone
                 if time.monotonic() - begin > limit:
                     raise ClusterError(f"{what.name} could not be sent to the workers for {limit:g} s") from None
 
