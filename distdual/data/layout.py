@@ -1,4 +1,4 @@
-"""Which arrays make up a data set, and what is chunk s of each?
+"""The layout of a stored data set: its arrays, and the shape of chunk s of each.
 
 A data set is a Zarr v3 group in which chunk s of every array is shard s. Every array runs along one *axis*: one
 entry per example, one per stored value or, where examples are sequences, one per token. A column of *runs*, such as

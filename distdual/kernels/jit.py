@@ -1,4 +1,4 @@
-"""The one place where Numba is configured."""
+"""The Numba decorators: the only place where Numba is configured."""
 
 import hashlib
 from collections.abc import Callable

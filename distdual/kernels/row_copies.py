@@ -1,4 +1,4 @@
-"""How are rows that refer to a matrix copied, so that they stand by themselves, and when without their zeros?"""
+"""Copies of rows that refer to a feature matrix, with or without their zeros."""
 
 import numpy as np
 

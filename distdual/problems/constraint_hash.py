@@ -1,4 +1,4 @@
-"""How are constraints told apart without being compared? By 64 bits of each."""
+"""A 64-bit hash of each constraint, by which equal ones are recognised."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""The problems by name: the class that a config or a model names, and the problem made from its options."""
+"""The registry of problems: classes by name, and instances made from options or descriptions."""
 
 import dataclasses
 import importlib

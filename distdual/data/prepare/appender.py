@@ -1,4 +1,4 @@
-"""How do shards join a data set that is there, so that readers see the old one or the new one, and nothing between?
+"""The writer that appends shards to a data set; readers see the old or the new one, nothing between.
 
 What the old zarr.json describes is never touched: new shards are objects of their own, and the tables of shards keep
 their first entries. The new zarr.json, written last and in one piece, makes the data set the longer one. What a killed

@@ -1,4 +1,4 @@
-"""How do blocks of examples go through checks, split, scaling and shuffle into a data set?
+"""The stream of blocks through checks, scaling, split and shuffle into a data set.
 
     sources ── checked ── scaled ── split ── shuffled ── written
 

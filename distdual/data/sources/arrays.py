@@ -1,4 +1,4 @@
-"""How do arrays in memory, on disk behind a memory map, or in a Dask graph become blocks of examples?
+"""Blocks of examples from NumPy, scipy.sparse, memory-mapped and Dask arrays.
 
 Features are cut into blocks of about 8 MB; what is lazy stays lazy. Labels may be numbers, booleans or strings.
 """

@@ -1,4 +1,4 @@
-"""How does chunk s of every array become the arrays of shard s? One GET each, all at the same time, without a copy.
+"""Reads of chunk s of every array: one GET each, all at the same time, without a copy.
 
 Zarr describes and writes the arrays. A chunk is one object: little-endian values, compressed by Blosc or not, then
 their crc32c. Zarr itself would decode it into an array and copy that into another.

@@ -1,4 +1,4 @@
-"""Where is a folder, local or remote, and how are its files read and written?"""
+"""Paths and URLs of folders, and reads and writes of the files in them."""
 
 import contextlib
 import itertools

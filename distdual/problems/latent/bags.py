@@ -1,4 +1,4 @@
-"""Binary classification of bags: an example is several candidates, and nobody says which of them counts.
+"""Binary classification of bags of candidates, of which one, unknown, makes a bag positive.
 
     positive bags   one constraint, of the candidate h_i that is imputed:   l = 1,   x_i = (features_ih, bias)
     negative bags   one constraint for each candidate c, with one slack:    l = 1,   x_ic = −(features_ic, bias)

@@ -1,4 +1,4 @@
-"""What is asked of a problem with latent values, and what is left of it once each example has one?
+"""The contract of a problem with latent values, and the convex problem left once they are fixed.
 
 A latent problem minimises, over w and over one latent value h_i an example,
 

@@ -1,4 +1,4 @@
-"""Sequence tagging where each tag is several hidden sub-states: m a tag, and nobody says which one applies.
+"""Sequence tagging where each tag has m hidden sub-states.
 
     l_iz = loss(y_i, tags of z),   x_iz = φ(x_i, h_i) − φ(x_i, z)      for all paths z of sub-states, of y_i's as well
 

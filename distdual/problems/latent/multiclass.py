@@ -1,4 +1,4 @@
-"""Multiclass classification where each class is a mixture: m components a class, and nobody says which one applies.
+"""Multiclass classification where each class is a mixture of m hidden components.
 
     l_ij = loss(y_i, class of j),   x_ij = (e_{h_i} − e_j) ⊗ (features_i, bias)   for all components j of other classes
 

@@ -1,4 +1,4 @@
-"""How do trees become a data set: grammar, vocabulary, and blocks of sentences with their derivations?
+"""Data sets of trees: grammar, vocabulary, and blocks of sentences with their derivations.
 
 The trees for training are read once to collect the grammar and the vocabulary, and once more to be written; a data
 set for testing takes both from the one for training. A sentence is a sequence: a word is a token with one feature,

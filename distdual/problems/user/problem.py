@@ -1,4 +1,4 @@
-"""How does a user state a problem? With a feature map φ, a loss and a loss-augmented argmax, in plain Python.
+"""A user's own problem: a feature map φ, a loss and a loss-augmented argmax in plain Python.
 
     l_iy = loss(y_i, y),   x_iy = φ(x_i, y_i) − φ(x_i, y)      one constraint for each output y, named by encode(y)
 

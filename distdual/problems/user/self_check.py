@@ -1,4 +1,4 @@
-"""Does a user's own problem keep the contract? Tried on a few examples, against brute force where that is possible."""
+"""Checks that a user's own problem keeps the contract, by brute force where possible."""
 
 import itertools
 import time
