@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from distdual.data.dataset import Dataset
+from distdual.data.dataset import TrainingData
 from distdual.data.in_memory import MemoryDataset
 from distdual.kernels.rows import Floats, Int32s, Ints
 from distdual.problems.base import Problem
@@ -67,7 +67,7 @@ class Task:
         return f"{self.name}-v{self.version}-shard{self.shards[0]}{more}"
 
 
-def bundle_size(dataset: Dataset | MemoryDataset, slots: int) -> int:
+def bundle_size(dataset: TrainingData, slots: int) -> int:
     """How many shards stay together; one travels with its task where the data set is in our memory."""
     if isinstance(dataset, MemoryDataset) or not dataset.nbytes:
         return 1
@@ -75,7 +75,7 @@ def bundle_size(dataset: Dataset | MemoryDataset, slots: int) -> int:
     return max(1, min(BUNDLE, int(BUNDLE_BYTES / mean), dataset.n_shards // (8 * max(1, slots))))
 
 
-def scan_seconds(dataset: Dataset | MemoryDataset, problem: Problem) -> float:
+def scan_seconds(dataset: TrainingData, problem: Problem) -> float:
     """A guess, as long as no scan has told."""
     return (dataset.nbytes / READ + dataset.n_examples * problem.oracle_work * UPDATE) / dataset.n_shards
 

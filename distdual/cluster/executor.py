@@ -12,7 +12,7 @@ from distdual.cluster.dask_client import connect, send_module
 from distdual.cluster.dask_executor import DaskExecutor
 from distdual.cluster.pending_scans import Held, arrived, run_all
 from distdual.config import ClusterConfig
-from distdual.data.dataset import Dataset
+from distdual.data.dataset import Dataset, TrainingData
 from distdual.data.in_memory import MemoryDataset
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
@@ -78,7 +78,7 @@ class Executor(Protocol):
 class InlineExecutor:
     """Threads of this process: no cluster to start, no copies. Kernels release the GIL."""
 
-    def __init__(self, dataset: Dataset | MemoryDataset, problem: Problem, *, threads: int = 2) -> None:
+    def __init__(self, dataset: TrainingData, problem: Problem, *, threads: int = 2) -> None:
         self.source = dataset
         self.problem = problem
         self.slots = threads
@@ -176,7 +176,7 @@ def on_dask(client: Any, dataset: Dataset | MemoryDataset, problem: Problem, clu
     return DaskExecutor(client, dataset, problem, cluster, prepare)
 
 
-def check_examples(dataset: Dataset | MemoryDataset, problem: Problem) -> None:
+def check_examples(dataset: TrainingData, problem: Problem) -> None:
     """Kernels trust that examples are what the problem takes them for."""
     if dataset.ragged != problem.data_spec.ragged:
         found, needed = ("sequences", "single rows") if dataset.ragged else ("single rows", "sequences")

@@ -106,6 +106,8 @@ class TrainingData(Protocol):
     def checksum(self) -> NDArray[np.uint32]:
         """(n_shards,)"""
 
+    def open(self) -> "TrainingData": ...
+
     def read(self, number: int, *, check: bool = True) -> Read: ...
 
 
@@ -255,7 +257,7 @@ class Dataset:
 
 
 class Texts(Mapping[str, str]):
-    """The texts of a data set, each read when it is asked for and checked against its checksum."""
+    """The texts of a data set, each read on access and checked against its checksum."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset

@@ -86,7 +86,7 @@ class Layout:
 
     @property
     def numbering(self) -> str | None:
-        """What feature numbers mean: different where they mean different things, None where nobody told."""
+        """What feature numbers mean: different where they mean different things, None where unknown."""
         if VOCABULARY in self.texts:
             return f"vocabulary {self.texts[VOCABULARY]:08x}"
         return f"hash of {self.recipe['hash_bits']} bits" if "hash_bits" in self.recipe else None

@@ -113,14 +113,14 @@ class Problem(ABC):
         """The constraints named by (example of the shard, key), built from the data alone."""
 
     def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:  # noqa: B027 - nothing to check for some
-        """Raise an InputError for a key that names no constraint; `verify` asks, as keys of a model may be forged."""
+        """Raise an InputError for a key that names no constraint; for `verify`, as a model may be forged."""
 
     @abstractmethod
     def predict(self, w: Floats, shard: Shard) -> NDArray[Any]:
         """The prediction for each entry of `shard.y`, in the same coding."""
 
     def part(self, first: int, end: int) -> "Problem":  # noqa: ARG002
-        """The problem as examples first … end − 1 need it: what is sent to who looks at these."""
+        """The part of the problem that scans of examples first … end − 1 need; it is sent to their worker."""
         return self
 
     def spell(self, shard: Shard, predicted: NDArray[Any]) -> NDArray[Any] | None:  # noqa: ARG002

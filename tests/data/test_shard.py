@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from distdual.kernels import rows as row_formats
 from distdual.kernels.rows import CsrRows
 from tests import naive
 from tests.build import rows_of

@@ -111,7 +111,7 @@ def contents(block: Block) -> tuple[str, ...]:
 
 
 class Width:
-    """Finds the number of features; `wanted` is what the user asked for."""
+    """Finds the number of features; `wanted` is the n_features option."""
 
     def __init__(self, wanted: int | None) -> None:
         self.wanted = wanted

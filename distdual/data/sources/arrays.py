@@ -207,7 +207,7 @@ def is_sparse(x: Any) -> bool:
 
 
 def is_dask(x: Any) -> bool:
-    if "dask" not in sys.modules:  # nobody can have made one
+    if "dask" not in sys.modules:  # so there is no Dask array
         return False
     from dask.base import is_dask_collection
 

@@ -222,7 +222,7 @@ def told_apart(copies: Floats, seed: int) -> Floats:
 
 
 def latent_of(shard: Shard) -> Int32s:
-    assert shard.latent is not None  # only `Completed` asks
+    assert shard.latent is not None  # `Completed` sets it
     return shard.latent
 
 

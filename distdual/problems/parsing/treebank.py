@@ -33,7 +33,7 @@ SUFFIX = 2  # letters that the shape of a word ends with
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeOptions:
-    """What `prepare` can be told about trees; None leaves the default, or what the grammar says."""
+    """Options of `prepare` for trees; None means the default, or that of the grammar."""
 
     max_length: int | None = None
     """Leave out sentences of more words."""
