@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from distdual.cluster.dask_worker import scan_on_worker
-from distdual.data.dataset import Dataset
+from distdual.data.dataset import TrainingData
 from distdual.data.in_memory import MemoryDataset
 from distdual.problems.base import Problem
 from distdual.scan.scan import Scan, Source
@@ -40,7 +40,7 @@ class Task:
         return f"{self.name}-v{self.version}-shard{self.shards[0]}{more}"
 
 
-def bundle_size(dataset: Dataset | MemoryDataset, slots: int) -> int:
+def bundle_size(dataset: TrainingData, slots: int) -> int:
     """Number of shards per bundle in cluster memory; 1 for arrays, whose shards travel with their tasks."""
     if isinstance(dataset, MemoryDataset) or not dataset.nbytes:
         return 1
@@ -48,7 +48,7 @@ def bundle_size(dataset: Dataset | MemoryDataset, slots: int) -> int:
     return max(1, min(BUNDLE, int(BUNDLE_BYTES / mean), dataset.n_shards // (8 * max(1, slots))))
 
 
-def scan_seconds(dataset: Dataset | MemoryDataset, problem: Problem) -> float:
+def scan_seconds(dataset: TrainingData, problem: Problem) -> float:
     """Guess the time of a scan, for use until one has been measured."""
     return (dataset.nbytes / READ + dataset.n_examples * problem.oracle_work * UPDATE) / dataset.n_shards
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distdual.kernels.rows import Features, Floats, Ints, Rows
-from distdual.problems.base import Constraints, Keys, take_constraint_rows
+from distdual.problems.base import Constraints, Keys
 from distdual.problems.constraint_hash import Identities, identities
 from distdual.scan.slack_groups import CHUNK, add_margins, fold, groups_of, join_smaller, runs, sum_rows
 from distdual.solver.cache import ConstraintCache
@@ -61,9 +61,7 @@ def mix(
     add_margins(margin[slots], weight, indptr, margins)
     for begin, end in runs(indptr, CHUNK):
         at = slice(indptr[begin], indptr[end])
-        part: Features = sum_rows(
-            take_constraint_rows(rows, slots[at]), weight[at], indptr[begin : end + 1] - indptr[begin], n_weights
-        )
+        part: Features = sum_rows(rows.take(slots[at]), weight[at], indptr[begin : end + 1] - indptr[begin], n_weights)
         parts.append(part)
     folded = np.empty(n, dtype=np.uint64)
     fold(identity[slots] ^ weight.view(np.uint64), indptr, folded)

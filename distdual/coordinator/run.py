@@ -17,8 +17,7 @@ from distdual.coordinator.latent_loop import LatentRun, check_possible
 from distdual.coordinator.latent_snapshot import pack_latent
 from distdual.coordinator.trainer import Outcome, Trainer, choice_of
 from distdual.coordinator.warm_start import check_same, hot_start
-from distdual.data.dataset import Dataset, open_dataset
-from distdual.data.in_memory import MemoryDataset
+from distdual.data.dataset import Dataset, TrainingData, open_dataset
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, product
@@ -331,7 +330,7 @@ def read_array(url: str, options: Mapping[str, Any], dimensions: tuple[int, ...]
     return read_npy(Location(folder or ".", options), name, np.float64, dimensions)
 
 
-def summarise(outcome: Outcome, target: float, dataset: Dataset | MemoryDataset) -> dict[str, Any]:
+def summarise(outcome: Outcome, target: float, dataset: TrainingData) -> dict[str, Any]:
     """The certificate and the costs, as in `--json` and certificate.json."""
     proven, totals = outcome.certificate, outcome.totals
     return {

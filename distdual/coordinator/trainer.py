@@ -29,8 +29,7 @@ from distdual.coordinator.schedule import (
     next_step,
 )
 from distdual.coordinator.slack_partition import Grouping
-from distdual.data.dataset import Dataset
-from distdual.data.in_memory import MemoryDataset
+from distdual.data.dataset import TrainingData
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
@@ -79,7 +78,7 @@ class Trainer:
     """Carries out one run: its effects on workers, solver and state."""
 
     problem: Problem
-    dataset: Dataset | MemoryDataset
+    dataset: TrainingData
     executor: Executor
     config: SolverConfig
     watch: Callable[[Round], None]
@@ -430,7 +429,7 @@ class Trainer:
         self.watch(line)
 
 
-def choice_of(config: SolverConfig, dataset: Dataset | MemoryDataset, problem: Problem) -> Choice:
+def choice_of(config: SolverConfig, dataset: TrainingData, problem: Problem) -> Choice:
     """The initial slack partition of a run."""
     sizes = np.diff(dataset.first)
     return choose(

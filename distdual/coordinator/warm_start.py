@@ -13,8 +13,7 @@ from distdual.certificate.rebuild import Support
 from distdual.cluster.base import Executor
 from distdual.coordinator.coalesce import runs_of
 from distdual.coordinator.slack_partition import Grouping
-from distdual.data.dataset import Dataset
-from distdual.data.in_memory import MemoryDataset
+from distdual.data.dataset import Dataset, TrainingData
 from distdual.data.shard import Shard
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
@@ -81,7 +80,7 @@ def carry_over(
     grouping: Grouping,
     dual: Dual | GroupDual,
     C: float,
-    dataset: Dataset | MemoryDataset,
+    dataset: TrainingData,
     executor: Executor,
     folder: Location | None = None,
 ) -> None:

@@ -1,0 +1,13 @@
+"""Data sets: sources, `prepare`, and the shards that training reads.
+
+storage/         files and objects, local or remote
+shard            examples in memory
+sources/         file formats and arrays that examples are read from
+data_spec        the declaration of what a problem's data sets are made of
+prepare_options  options of `prepare` that hold for every source
+validate         checks of blocks of examples before they are stored
+layout           the layout of a stored data set: its arrays, and the shape of chunk s of each
+dataset          stored data sets: opening one, and reading its shards
+in_memory        data sets in memory, which training reads like stored ones
+prepare/         `prepare`: sources become a data set of shards
+"""

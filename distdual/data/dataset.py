@@ -1,4 +1,4 @@
-"""How is a data set opened, and one shard of it read?"""
+"""Stored data sets: opening one, and reading its shards."""
 
 import hashlib
 import json
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import google_crc32c
 import numpy as np
@@ -62,6 +62,53 @@ def zarr_store(location: Location, *, read_only: bool) -> Store:
     if hasattr(fs, "set_session"):
         location.opened(lambda: sync(fs.set_session()))
     return FsspecStore(fs, path=path, read_only=read_only)
+
+
+class TrainingData(Protocol):
+    """What training needs of a data set, stored or in memory."""
+
+    @property
+    def location(self) -> object:
+        """For messages."""
+
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+
+    @property
+    def n_features(self) -> int: ...
+
+    @property
+    def ragged(self) -> bool:
+        """True if an example has several rows of features."""
+
+    @property
+    def n_shards(self) -> int: ...
+
+    @property
+    def n_examples(self) -> int: ...
+
+    @property
+    def first(self) -> Ints:
+        """(n_shards + 1,) number of the first example of each shard, and the number of all examples."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all shards in memory."""
+
+    @property
+    def shard_bytes(self) -> int:
+        """Bytes that reading a shard takes, on average; 0 if it is in memory already."""
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    @property
+    def checksum(self) -> NDArray[np.uint32]:
+        """(n_shards,)"""
+
+    def open(self) -> "TrainingData": ...
+
+    def read(self, number: int, *, check: bool = True) -> Read: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +257,7 @@ class Dataset:
 
 
 class Texts(Mapping[str, str]):
-    """The texts of a data set, each read when it is asked for and checked against its checksum."""
+    """The texts of a data set, each read on access and checked against its checksum."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset

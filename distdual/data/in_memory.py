@@ -1,4 +1,4 @@
-"""A data set that is already in memory, in the shape that training reads: shards are views where types allow."""
+"""Data sets in memory, which training reads like stored ones; shards are views where types allow."""
 
 import hashlib
 import zlib
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.dataset import natural
-from distdual.data.shard import Block, Read, Shard, trimmed
+from distdual.data.shard import Block, Read, Shard
 from distdual.data.sources.arrays import blocks_from_arrays, is_sparse
 from distdual.data.sources.sequences import Ragged, blocks_from_ragged, ragged
 from distdual.data.validate import label_name
@@ -73,7 +73,7 @@ class MemoryDataset:
 
     def only(self, number: int) -> "OneShard":
         """What a worker needs to read this shard."""
-        return OneShard(replace(self.shards[number], x=trimmed(self.shards[number].x)))
+        return OneShard(replace(self.shards[number], x=self.shards[number].x.trimmed()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class OneShard:
 
 def rows_checksum(shard: Shard) -> int:
     crc = 0
-    for part in (*trimmed(shard.x), shard.y, shard.margin, shard.tokens):
+    for part in (*shard.x.trimmed(), shard.y, shard.margin, shard.tokens):
         crc = zlib.crc32(b"" if part is None else np.ascontiguousarray(part).data, crc)
     return crc
 

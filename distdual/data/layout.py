@@ -1,4 +1,4 @@
-"""Which arrays make up a data set, and what is chunk s of each?
+"""The layout of a stored data set: its arrays, and the shape of chunk s of each.
 
 A data set is a Zarr v3 group in which chunk s of every array is shard s. Every array runs along one *axis*: one
 entry per example, one per stored value or, where examples are sequences, one per token. A column of *runs*, such as
@@ -86,7 +86,7 @@ class Layout:
 
     @property
     def numbering(self) -> str | None:
-        """What feature numbers mean: different where they mean different things, None where nobody told."""
+        """What feature numbers mean: different where they mean different things, None where unknown."""
         if VOCABULARY in self.texts:
             return f"vocabulary {self.texts[VOCABULARY]:08x}"
         return f"hash of {self.recipe['hash_bits']} bits" if "hash_bits" in self.recipe else None

@@ -19,7 +19,7 @@ class Options:
     """The problem it is for: the name of a built-in one, or "package.module:Class"."""
 
     shard_bytes: int | None = None
-    """Features of one shard, about; 16 MiB unless told."""
+    """Features of one shard, about; 16 MiB by default."""
 
     shuffle: int | None = None
     """A seed: the examples are written in random order. It also decides which go to the test part."""

@@ -1,4 +1,4 @@
-"""What does one shard look like in memory, before it is written and after it is read?"""
+"""Examples in memory: the `Block` that `prepare` writes and the `Shard` that training reads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.kernels.jit import bare_kernel
-from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Int32s, Ints, n_rows
+from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Int32s, Ints
 
 
 class Runs(NamedTuple):
@@ -45,7 +44,7 @@ class Block(NamedTuple):
         margin = None if self.margin is None else self.margin[which]
         rows, tokens = (which, None) if self.tokens is None else take_tokens(self.tokens, which)
         runs = self.runs and {name: column.take(which) for name, column in self.runs.items()}
-        return Block(take_rows(self.x, rows), self.y[rows], cost, margin, tokens, runs)
+        return Block(self.x.take(rows), self.y[rows], cost, margin, tokens, runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +75,7 @@ class Shard:
         if self.tokens is not None:
             rows = slice(int(self.tokens[begin]), int(self.tokens[end]))
             tokens = self.tokens[begin : end + 1] - self.tokens[begin]
-        if isinstance(self.x, DenseRows):
-            x: Features = DenseRows(self.x.values[rows])
-        else:
-            x = self.x._replace(indptr=self.x.indptr[rows.start : rows.stop + 1])
+        x = self.x.piece(rows.start, rows.stop)
         cost = None if self.cost is None else self.cost[begin:end]
         margin = None if self.margin is None else self.margin[begin:end]
         runs = self.runs and {name: column.take(slice(begin, end)) for name, column in self.runs.items()}
@@ -89,7 +85,7 @@ class Shard:
     def nbytes(self) -> int:
         """Bytes of its own examples; sparse values that it shares with other pieces are not counted."""
         columns = (self.cost, self.margin, self.tokens)
-        parts = [*trimmed(self.x), self.y, *columns, *run_arrays(self.runs).values()]
+        parts = [*self.x.trimmed(), self.y, *columns, *run_arrays(self.runs).values()]
         return sum(part.nbytes for part in parts if part is not None)
 
 
@@ -102,14 +98,6 @@ class Read(NamedTuple):
     intact: bool = True  # False if it is not what `prepare` wrote
 
 
-def trimmed(x: Features) -> Features:
-    """The same rows as views that hold no others: a piece of sparse rows has the values of all it was cut from."""
-    if isinstance(x, DenseRows):
-        return x
-    own = slice(int(x.indptr[0]), int(x.indptr[-1]))
-    return CsrRows(x.indptr - own.start, x.indices[own], x.values[own])
-
-
 def run_arrays(runs: Mapping[str, Runs] | None) -> dict[str, NDArray[Any]]:
     """The arrays of columns of runs, under their names in the data set."""
     return {
@@ -119,18 +107,6 @@ def run_arrays(runs: Mapping[str, Runs] | None) -> dict[str, NDArray[Any]]:
     }
 
 
-def take_rows(x: Features, which: Any) -> Features:
-    """The rows selected by a slice, an index array or a mask, as a copy unless a slice of dense rows."""
-    if isinstance(x, DenseRows):
-        return DenseRows(x.values[which])
-    chosen = np.arange(n_rows(x))[which]
-    indptr = np.concatenate([[0], np.cumsum(np.diff(x.indptr)[chosen])])
-    taken = CsrRows(indptr, *(np.empty(indptr[-1], dtype=part.dtype) for part in (x.indices, x.values)))
-    copy_runs(x.indptr, chosen, indptr, x.indices, taken.indices)
-    copy_runs(x.indptr, chosen, indptr, x.values, taken.values)
-    return taken
-
-
 def take_tokens(tokens: Ints, which: Any) -> tuple[Any, Ints]:
     """The rows of the selected sequences, as a slice where these are neighbours, and their own `tokens`."""
     chosen = np.arange(len(tokens) - 1)[which]
@@ -138,15 +114,6 @@ def take_tokens(tokens: Ints, which: Any) -> tuple[Any, Ints]:
         begin, end = chosen[0], chosen[-1] + 1
         return slice(int(tokens[begin]), int(tokens[end])), tokens[begin : end + 1] - tokens[begin]
     return take_runs(tokens, chosen)
-
-
-@bare_kernel
-def copy_runs(indptr: Ints, chosen: Ints, to: Ints, values: NDArray[Any], taken: NDArray[Any]) -> None:
-    """What the chosen runs hold, from to_k on for the k-th of them; fills `taken`."""
-    for k in range(len(chosen)):
-        own, there = taken[to[k] : to[k + 1]], values[indptr[chosen[k]] : indptr[chosen[k] + 1]]
-        for j in range(len(own)):
-            own[j] = there[j]
 
 
 def take_runs(indptr: Ints, chosen: Ints) -> tuple[Ints, Ints]:

@@ -1,4 +1,4 @@
-"""Is a block of examples fit to be stored, and are all blocks of a source alike?"""
+"""Checks of blocks of examples before they are stored."""
 
 from typing import Any, NamedTuple
 

@@ -1,0 +1,7 @@
+"""Numba kernels that every other package uses.
+
+jit         the Numba decorators: the only place where Numba is configured
+simd        arithmetic on four numbers at once
+rows        the row formats, and the operations on one row that kernels share
+row_copies  copies of rows that refer to a feature matrix, with or without their zeros
+"""

@@ -1,4 +1,4 @@
-"""The one place where Numba is configured."""
+"""The Numba decorators: the only place where Numba is configured."""
 
 import hashlib
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def kernel(fn: F) -> F:
 def bare_kernel(fn: F, *, inlined: bool = False) -> F:
     """Compile `fn` without counting references to arrays: for loops that neither allocate nor return an array.
 
-    Nor may such a kernel call one that returns an array, which nobody would free.
+    Nor may such a kernel call one that returns an array, which would never be freed.
     """
     returned = fn.__annotations__["return"]
     assert all(part in SCALARS for part in getattr(returned, "__args__", (returned,))), f"{fn} may return an array"

@@ -1,4 +1,4 @@
-"""How are rows that refer to a matrix copied, so that they stand by themselves, and when without their zeros?"""
+"""Copies of rows that refer to a feature matrix, with or without their zeros."""
 
 import numpy as np
 
@@ -112,7 +112,7 @@ def count_filled(x: DenseRows, chosen: Ints, lengths: Ints) -> None:
 def copy_filled(x: DenseRows, chosen: Ints, scale: Floats, bias: np.float32, bias_at: int, rows: CsrRows) -> None:
     """As `copy_csr`, of dense rows without their zeros; indices and values have one place more than is filled.
 
-    No branch, which nobody could foretell: a zero is written where the next value will be.
+    Branch-free, as branches would be mispredicted: a zero is written where the next value will be.
     """
     for k in range(len(chosen)):
         row, factor, at = x.values[chosen[k]], np.float32(scale[k]), np.uint64(rows.indptr[k])

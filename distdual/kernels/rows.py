@@ -1,7 +1,8 @@
-"""What is a matrix of rows, and what can be done with one row of it?
+"""The row formats, and the operations on one row that kernels share.
 
 Features and constraints are both stored this way. `dot`, `add`, `norm2` and `inner` work on every format, in Python and
-inside kernels, so a kernel is written once and compiled for each format.
+inside kernels, so a kernel is written once and compiled for each format. Every format has `n_rows` and `take`; the two
+formats of features also have `piece` and `trimmed`.
 """
 
 from typing import Any, NamedTuple
@@ -24,8 +25,33 @@ Int32s = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 
 
+@bare_kernel
+def copy_runs(indptr: Ints, chosen: Ints, to: Ints, values: NDArray[Any], taken: NDArray[Any]) -> None:
+    """Copy the values of run chosen_k to taken[to_k …]; fills `taken`."""
+    for k in range(len(chosen)):
+        own, there = taken[to[k] : to[k + 1]], values[indptr[chosen[k]] : indptr[chosen[k] + 1]]
+        for j in range(len(own)):
+            own[j] = there[j]
+
+
 class DenseRows(NamedTuple):
     values: Values  # (n, width)
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.values)
+
+    def take(self, which: Any) -> "DenseRows":
+        """The rows selected by a slice, an index array or a mask; a view if by a slice."""
+        return DenseRows(self.values[which])
+
+    def piece(self, begin: int, end: int) -> "DenseRows":
+        """Rows begin … end − 1 as a view."""
+        return DenseRows(self.values[begin:end])
+
+    def trimmed(self) -> "DenseRows":
+        """The same rows as views that hold no others."""
+        return self
 
 
 class CsrRows(NamedTuple):
@@ -33,15 +59,41 @@ class CsrRows(NamedTuple):
     indices: NDArray[Any]  # (nnz,) int32, or int64 past 2³¹ columns
     values: Values  # (nnz,)
 
+    @property
+    def n_rows(self) -> int:
+        return len(self.indptr) - 1
+
+    def take(self, which: Any) -> "CsrRows":
+        chosen = np.arange(self.n_rows)[which]
+        indptr = np.concatenate([[0], np.cumsum(np.diff(self.indptr)[chosen])])
+        taken = CsrRows(indptr, *(np.empty(indptr[-1], dtype=part.dtype) for part in (self.indices, self.values)))
+        copy_runs(self.indptr, chosen, indptr, self.indices, taken.indices)
+        copy_runs(self.indptr, chosen, indptr, self.values, taken.values)
+        return taken
+
+    def piece(self, begin: int, end: int) -> "CsrRows":
+        return self._replace(indptr=self.indptr[begin : end + 1])
+
+    def trimmed(self) -> "CsrRows":
+        own = slice(int(self.indptr[0]), int(self.indptr[-1]))
+        return CsrRows(self.indptr - own.start, self.indices[own], self.values[own])
+
 
 class ReferredRows(NamedTuple):
-    """x_k = scale_k (features, bias), of a matrix that is kept elsewhere. Kernels take copies: see data/referred.py."""
+    """x_k = scale_k (features, bias), of a matrix that is kept elsewhere. Kernels take copies: see row_copies.py."""
 
     x: DenseRows | CsrRows  # the features, of more rows than these
     at: Ints  # (n,) which of them
     scale: Floats  # (n,)
     bias: float  # the constant that follows the features; 0 where none does
     width: int  # columns, with that one
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.at)
+
+    def take(self, which: Any) -> "ReferredRows":
+        return self._replace(at=self.at[which], scale=self.scale[which])
 
 
 class OuterRows(NamedTuple):
@@ -56,6 +108,14 @@ class OuterRows(NamedTuple):
     minus: Int32s  # (n,) the block that gets −features
     scale: Floats  # (n,)
     width: int  # weights a block
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.at)
+
+    def take(self, which: Any) -> "OuterRows":
+        at, plus, minus, scale = (part[which] for part in (self.at, self.plus, self.minus, self.scale))
+        return self._replace(at=at, plus=plus, minus=minus, scale=scale)
 
 
 Features = DenseRows | CsrRows
@@ -72,9 +132,7 @@ def product(a: Floats, b: Floats) -> float:
 
 
 def n_rows(rows: Rows | ReferredRows) -> int:
-    if isinstance(rows, OuterRows | ReferredRows):
-        return len(rows.at)
-    return len(rows.values) if isinstance(rows, DenseRows) else len(rows.indptr) - 1
+    return rows.n_rows
 
 
 def as_dense(rows: Features, width: int) -> DenseRows:

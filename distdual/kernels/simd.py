@@ -1,4 +1,4 @@
-"""How does a kernel compute on four numbers at once, where LLVM does not see by itself that it can?
+"""Arithmetic on four numbers at once, for loops that LLVM does not vectorise by itself.
 
 LLVM makes SIMD of long loops over neighbouring numbers. A loop over the ten classes of a feature is too short for that,
 and Numba leaves out the pass that would make SIMD of straight code. So four numbers are one value here, an array in

@@ -1,0 +1,14 @@
+"""Learning problems: one file or folder each.
+
+base             the contract of a learning problem: the inner max of P(w)
+constraint_hash  a 64-bit hash of each constraint, by which equal ones are recognised
+linear           helpers of the problems whose examples are single feature vectors
+binary           binary classification: one constraint an example
+multiclass       multiclass classification (Crammer-Singer)
+regression       ε-insensitive regression: ξ_i = max(0, |target_i − ⟨w, x_i⟩| − ε)
+chain/           sequence tagging by a linear chain
+parsing/         parsing with a weighted context-free grammar
+latent/          problems with latent values
+user/            problems that a user defines
+registry         the registry of problems
+"""

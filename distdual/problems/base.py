@@ -1,4 +1,4 @@
-"""What does the trainer ask of a learning problem? The inner max of P(w), nothing more.
+"""The contract of a learning problem: the inner max of P(w).
 
 P(w) = 1/2 ||w||²  +  C Σ_i cost_i · ξ_i(w),     ξ_i(w) = max(0, max_j ( l_ij − ⟨w, x_ij⟩ ))
 """
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.data_spec import DataSpec
-from distdual.data.shard import Shard, copy_runs, take_rows
-from distdual.kernels.rows import Floats, Int32s, Ints, OuterRows, ReferredRows
+from distdual.data.shard import Shard
+from distdual.kernels.rows import Floats, Int32s, Ints, copy_runs
 
 
 class Keys(NamedTuple):
@@ -37,14 +37,6 @@ class Keys(NamedTuple):
         return Keys(indptr, values)
 
 
-def take_constraint_rows(rows: Any, which: Any) -> Any:
-    if isinstance(rows, OuterRows):
-        return rows._replace(at=rows.at[which], plus=rows.plus[which], minus=rows.minus[which], scale=rows.scale[which])
-    if isinstance(rows, ReferredRows):
-        return rows._replace(at=rows.at[which], scale=rows.scale[which])
-    return take_rows(rows, which)
-
-
 class Constraints(NamedTuple):
     """One constraint per entry, ⟨w, x_k⟩ ≥ l_k − ξ_i."""
 
@@ -59,7 +51,7 @@ class Constraints(NamedTuple):
             self.example[which],
             self.cost[which],
             self.margin[which],
-            take_constraint_rows(self.rows, which),
+            self.rows.take(which),
             self.keys.take(which),
         )
 
@@ -72,7 +64,7 @@ class Offenders(NamedTuple):
 
 
 class Problem(ABC):
-    """See problems/binary.py for the shortest complete example, problems/completed.py for what latent values add.
+    """See problems/binary.py for the shortest complete example, problems/latent/base.py for what latent values add.
 
     A problem is made of plain values, so that it can be written to model.json and sent to workers.
     """
@@ -121,14 +113,14 @@ class Problem(ABC):
         """The constraints named by (example of the shard, key), built from the data alone."""
 
     def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:  # noqa: B027 - nothing to check for some
-        """Raise an InputError for a key that names no constraint; `verify` asks, as keys of a model may be forged."""
+        """Raise an InputError for a key that names no constraint; for `verify`, as a model may be forged."""
 
     @abstractmethod
     def predict(self, w: Floats, shard: Shard) -> NDArray[Any]:
         """The prediction for each entry of `shard.y`, in the same coding."""
 
     def part(self, first: int, end: int) -> "Problem":  # noqa: ARG002
-        """The problem as examples first … end − 1 need it: what is sent to who looks at these."""
+        """The part of the problem that scans of examples first … end − 1 need; it is sent to their worker."""
         return self
 
     def spell(self, shard: Shard, predicted: NDArray[Any]) -> NDArray[Any] | None:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""How are constraints told apart without being compared? By 64 bits of each."""
+"""A 64-bit hash of each constraint, by which equal ones are recognised."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ Identities = NDArray[np.uint64]
 
 
 def identities(example: Ints, keys: Keys) -> Identities:
-    """64 bits that tell constraints apart. Two that collide would be taken for one: slower, never wrong bounds."""
+    """64-bit hashes. Constraints that collide are taken for one: slower, never wrong bounds."""
     out = np.empty(len(example), dtype=np.uint64)
     mix_identities(example, keys.indptr, keys.values, out)
     return out

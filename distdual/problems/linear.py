@@ -1,4 +1,4 @@
-"""What do problems share whose examples are plain feature vectors?"""
+"""Helpers of the problems whose examples are single feature vectors."""
 
 from collections.abc import Mapping
 

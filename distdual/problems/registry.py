@@ -1,4 +1,4 @@
-"""The problems by name: the class that a config or a model names, and the problem made from its options."""
+"""The registry of problems: classes by name, and instances made from options or descriptions."""
 
 import dataclasses
 import importlib
@@ -45,7 +45,7 @@ def class_of(kind: str) -> type[Any]:
 
 
 def trusted_class(kind: str, named: Named | None) -> type[Any]:
-    """The class that a model names; if it is code of somebody's, the user must have named the same."""
+    """The class that a model names; code outside the package must also be named by the user."""
     cls = own_class(named) if isinstance(named, str) and is_own(named) else named
     if is_own(kind) and cls is None:
         raise InputError(
@@ -66,7 +66,7 @@ def own_class(name: str, base: type[Any] = Problem) -> type[Any]:
     try:
         found: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise InputError(f"{name}: there is no module {error.name} on the path or in the current folder") from None
+        raise InputError(f"{name}: no module {error.name} on the path or in the current folder") from None
     except Exception as error:
         raise InputError(f"{name}: importing {module} failed: {type(error).__name__}: {error}") from error
     for part in path.split("."):
@@ -99,19 +99,19 @@ def make_problem(
     classes: tuple[str, ...],
     texts: Mapping[str, str] | None = None,
 ) -> Problem:
-    """The problem that [problem] of a config asks for, on data of this shape and with these texts."""
+    """The problem that [problem] of a config describes, for data of this shape and with these texts."""
     return build(class_of(kind), options, n_features=n_features, classes=classes, texts=texts)
 
 
 def problem_from(
     description: Mapping[str, Any], named: Named | None = None, texts: Mapping[str, str] | None = None
 ) -> Problem:
-    """The problem that `describe` wrote down; a user's own must also be `named` by who asks."""
+    """The problem that `describe` recorded; the caller must name a user's own problem in `named`."""
     cls = trusted_class(description["kind"], named)
-    apart = ("kind", *FROM_DATA, *cls.texts)
+    excluded = ("kind", *FROM_DATA, *cls.texts)
     made = build(
         cls,
-        {key: value for key, value in description.items() if key not in apart},
+        {key: value for key, value in description.items() if key not in excluded},
         n_features=description["n_features"],
         classes=tuple(description["classes"]),
         texts=texts,
@@ -127,14 +127,14 @@ def texts_of(description: Mapping[str, Any], named: Named | None = None) -> tupl
 
 
 def check_texts(problem: Problem, description: Mapping[str, Any]) -> None:
-    """A problem is what its description says only if its texts are the same."""
+    """Raise an InputError if the texts differ from those of the description."""
     for name in problem.texts:
         if problem.describe()[name] != description.get(name):
             raise InputError(f"the {name} is not the one that the model was trained with")
 
 
 def own_fields(cls: type[Any]) -> list[Field]:
-    """The keys of [problem] that this problem has, with what they mean."""
+    """The keys of [problem] of this class, with their documentation."""
     return [field for field in fields_of(cls) if field.name not in (*FROM_DATA, *cls.texts)]
 
 
@@ -146,8 +146,8 @@ def build(
     classes: tuple[str, ...],
     texts: Mapping[str, str] | None = None,
 ) -> Problem:
-    apart = (*FROM_DATA, *cls.texts)
-    known = {f.name: f for f in dataclasses.fields(cls) if f.name not in apart}
+    excluded = (*FROM_DATA, *cls.texts)
+    known = {f.name: f for f in dataclasses.fields(cls) if f.name not in excluded}
     hints = typing.get_type_hints(cls)
     values = {}
     for key, value in options.items():

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.data.shard import take_rows
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.row_copies import copied, copy_csr, copy_dense, copy_filled, lengths_summed
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Ints, OuterRows, ReferredRows, as_dense
@@ -168,7 +167,7 @@ class GrowingFeatures:
         elif isinstance(rows, DenseRows):
             self._copy(ReferredRows(rows, which, np.ones(len(which)), 0.0, rows.values.shape[1]))
         else:
-            self.extend(take_rows(rows, which))
+            self.extend(rows.take(which))
 
     def keep(self, which: Ints) -> None:
         if self.dense:

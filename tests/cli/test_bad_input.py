@@ -99,7 +99,7 @@ SOURCES = {
     "NaN in a feature": (npz(x=changed(7, 1, np.nan)), ["source.npz", "row 7", "NaN"]),
     "infinity in a feature": (npz(x=changed(9, 2, np.inf)), ["source.npz", "row 9", "infinite"]),
     "NaN in text": (text("1 1:1\n-1 1:nan\n"), ["source.txt", "line 2", "nan"]),
-    "three labels": (npz(y=np.arange(N) % 3), ["dest: shard 0, row 2", "has 2 labels", "0, 1, 2"]),
+    "three labels": (npz(y=np.arange(N) % 3), ["dest: shard 0, row 2", "has 2 labels", "found more"]),
     "one class only": (npz(y=np.ones(N)), ["label 1", "two classes are needed"]),
     "a negative cost": (npz(cost=cost(5, -1.0)), ["row 5", "cost", "negative"]),
     "an empty text file": (text(""), ["source.txt", "empty"]),

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from distdual.data import shard
-from distdual.data.shard import take_rows
+from distdual.kernels import rows as row_formats
 from distdual.kernels.rows import CsrRows
 from tests import naive
 from tests.build import rows_of
@@ -22,13 +21,13 @@ SELECTIONS = {
 @pytest.fixture(params=["compiled", "python"], autouse=True)
 def kernels(request, monkeypatch):
     if request.param == "python":
-        monkeypatch.setattr(shard, "copy_runs", shard.copy_runs.py_func)
+        monkeypatch.setattr(row_formats, "copy_runs", row_formats.copy_runs.py_func)
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("which", SELECTIONS.values(), ids=SELECTIONS)
 def test_rows_are_taken_as_numpy_takes_them(which, sparse):
-    taken = take_rows(rows_of(X.astype(np.float32), sparse=sparse), which)
+    taken = rows_of(X.astype(np.float32), sparse=sparse).take(which)
     np.testing.assert_array_equal(naive.dense(taken, 4), X.astype(np.float32)[which])
 
 
@@ -36,5 +35,5 @@ def test_rows_are_taken_as_numpy_takes_them(which, sparse):
 def test_rows_are_taken_from_a_piece_whose_values_begin_elsewhere(which):
     whole = rows_of(np.vstack([X[:3], X]).astype(np.float32), sparse=True)
     assert isinstance(whole, CsrRows)
-    taken = take_rows(whole._replace(indptr=whole.indptr[3:]), which)
+    taken = whole._replace(indptr=whole.indptr[3:]).take(which)
     np.testing.assert_array_equal(naive.dense(taken, 4), X.astype(np.float32)[which])

@@ -1,4 +1,4 @@
-"""How do shards join a data set that is there, so that readers see the old one or the new one, and nothing between?
+"""The writer that appends shards to a data set; readers see the old or the new one, nothing between.
 
 What the old zarr.json describes is never touched: new shards are objects of their own, and the tables of shards keep
 their first entries. The new zarr.json, written last and in one piece, makes the data set the longer one. What a killed
@@ -23,16 +23,16 @@ from distdual.errors import InputError
 
 
 class Appender(DatasetWriter):
-    """A writer that goes on where the data set ends. Features, labels and columns are as they are there, or refused."""
+    """A writer that continues a data set; features, labels and columns must match it."""
 
     too_large = "prepare the whole data set again, with larger --shard-bytes"
 
     def __init__(self, location: Location, kind: str, *, n_features: int | None = None) -> None:
         self.there = open_dataset(location)
         layout = self.there.layout
-        for name, told, found in (("problem", kind, layout.kind), ("n_features", n_features, layout.n_features)):
-            if told not in (None, found):
-                raise InputError(f"{location}: {name} is {told}, but that of the data set is {found}")
+        for name, given, found in (("problem", kind, layout.kind), ("n_features", n_features, layout.n_features)):
+            if given not in (None, found):
+                raise InputError(f"{location}: {name} is {given}, but that of the data set is {found}")
         super().__init__(location, kind, n_features=layout.n_features, attached=Attached(labels=layout.labels))
 
     def _begin(self, *, overwrite: bool) -> None:  # noqa: ARG002 - nothing there is replaced
@@ -48,11 +48,11 @@ class Appender(DatasetWriter):
 
     def finish(self) -> None:
         if open_dataset(self.location).fingerprint != self.there.fingerprint:
-            raise InputError(f"{self.location}: somebody else has changed the data set meanwhile; append once more")
+            raise InputError(f"{self.location}: another process has changed the data set meanwhile; append again")
         super().finish()
 
     def _undo(self) -> None:
-        """What was there is left alone, and so is what somebody else has appended."""
+        """Remove the new shards, unless another process has appended some meanwhile."""
         assert self.layout is not None
         if open_dataset(self.location).fingerprint != self.there.fingerprint:
             return
@@ -88,7 +88,7 @@ class Appender(DatasetWriter):
 
 
 def grown(array: "zarr.Array[Any]", length: int) -> "zarr.Array[Any]":
-    """The same array, longer; nobody else knows, as nothing is written yet."""
+    """The same array, longer; nothing is written yet."""
     inner: Any = array.async_array
     metadata = inner.metadata.update_shape((length, *array.shape[1:]))
     return zarr.Array(AsyncArray(metadata, inner.store_path, WRITE_ZEROS))

@@ -1,4 +1,4 @@
-"""How do blocks of examples go through checks, split, scaling and shuffle into a data set?
+"""The stream of blocks through checks, scaling, split and shuffle into a data set.
 
     sources ── checked ── scaled ── split ── shuffled ── written
 
@@ -111,7 +111,7 @@ def contents(block: Block) -> tuple[str, ...]:
 
 
 class Width:
-    """Finds the number of features; `wanted` is what the user asked for."""
+    """Finds the number of features; `wanted` is the n_features option."""
 
     def __init__(self, wanted: int | None) -> None:
         self.wanted = wanted

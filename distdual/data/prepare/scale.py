@@ -1,4 +1,4 @@
-"""What are features divided by, and how is that found in one pass?
+"""Scaling of features, with the standard deviations of columns found in one pass.
 
 Nothing is centred, so that sparse rows stay sparse.
 """

@@ -1,4 +1,4 @@
-"""Where does one shard end and the next begin?"""
+"""Chunk lengths, and the examples at which one shard ends and the next begins."""
 
 from collections.abc import Iterator, Mapping
 

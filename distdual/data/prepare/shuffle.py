@@ -1,4 +1,4 @@
-"""How are examples put into random order when they do not fit in memory?
+"""External shuffle: random order for more examples than fit in memory.
 
 Each example goes to a random one of 64 buckets on disk; then each bucket is shuffled by itself, in memory if it fits,
 else in the same way. Every order of the examples is equally likely.

@@ -1,4 +1,4 @@
-"""How do examples become shards, in bounded memory, so that a data set is either whole or not there?"""
+"""The writer of a data set: examples become shards in bounded memory, and the description is written last."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""How do arrays in memory, on disk behind a memory map, or in a Dask graph become blocks of examples?
+"""Blocks of examples from NumPy, scipy.sparse, memory-mapped and Dask arrays.
 
 Features are cut into blocks of about 8 MB; what is lazy stays lazy. Labels may be numbers, booleans or strings.
 """
@@ -207,7 +207,7 @@ def is_sparse(x: Any) -> bool:
 
 
 def is_dask(x: Any) -> bool:
-    if "dask" not in sys.modules:  # nobody can have made one
+    if "dask" not in sys.modules:  # so there is no Dask array
         return False
     from dask.base import is_dask_collection
 

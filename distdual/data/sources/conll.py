@@ -1,6 +1,6 @@
-"""How does text in columns, a token a line and a blank line after each sentence, become blocks of sequences?
+"""Blocks of sequences from text in columns: one token a line, a blank line after each sentence.
 
-Columns are apart by tabs where a line has any, else by white space. Every line of a file has as many as its first.
+Columns are separated by tabs where a line has any, else by white space. Every line of a file has as many as its first.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How do .npz and .npy files become blocks of examples without being loaded whole?
+"""Blocks of examples from .npz and .npy files, which are never loaded whole.
 
 An .npz file holds `x` (dense, one row an example) or `indptr`, `indices`, `values` (CSR, columns counted from 0) with
 an optional `n_features`; `y`; and optionally `cost` and `margin`. Where examples are sequences, rows are tokens, and

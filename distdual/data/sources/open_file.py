@@ -1,4 +1,4 @@
-"""How is a source file opened, wherever it is and however it is compressed?"""
+"""Source files, local or remote, opened and decompressed."""
 
 import bz2
 import contextlib

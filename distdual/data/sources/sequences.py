@@ -1,4 +1,4 @@
-"""How do runs of tokens become blocks of whole sequences?"""
+"""Blocks of whole sequences from runs of tokens."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple

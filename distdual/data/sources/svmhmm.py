@@ -1,4 +1,4 @@
-"""How does SVM^hmm's text become blocks of sequences?
+"""Blocks of sequences from SVM^hmm text.
 
 A line is a token,  `tag qid:N index:value index:value … [# comment]`;  a line with another qid than the one before it
 begins a new sequence. Tags are numbers, as in svmlight text.

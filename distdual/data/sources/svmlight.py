@@ -1,4 +1,4 @@
-"""How does svmlight (libsvm) text become blocks of sparse examples?
+"""Blocks of sparse examples from svmlight (libsvm) text.
 
 A line is  `label [qid:N] index:value index:value … [# comment]`  with indices from 1, in rising order. Text is read
 about 8 MB at a time, so memory does not grow with the file.

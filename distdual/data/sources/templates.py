@@ -1,4 +1,4 @@
-"""How does a file say which features a token has?
+"""Feature templates: the TOML file that defines the features of a token.
 
 A template is one term, or several joined by `|`. A term names a column, how to look at it, and where from the token:
 

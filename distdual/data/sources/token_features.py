@@ -1,4 +1,4 @@
-"""Which features do the tokens of some sentences have?
+"""The features of the tokens of some sentences, as templates define them.
 
 Texts are numbered once per column and looked at once per distinct text; what templates find is then a matter of
 whole arrays of numbers. A feature's name is spelt out once for all tokens of a block that have it.

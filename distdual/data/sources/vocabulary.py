@@ -1,4 +1,4 @@
-"""Which number does a feature have?
+"""Feature numbers, from a vocabulary or a hash.
 
 Either a vocabulary knows: it numbers the features of the training text, the most frequent first, and no others. Or a
 hash of the name decides, and nothing needs to be kept.

@@ -1,4 +1,4 @@
-"""How does chunk s of every array become the arrays of shard s? One GET each, all at the same time, without a copy.
+"""Reads of chunk s of every array: one GET each, all at the same time, without a copy.
 
 Zarr describes and writes the arrays. A chunk is one object: little-endian values, compressed by Blosc or not, then
 their crc32c. Zarr itself would decode it into an array and copy that into another.
@@ -22,7 +22,7 @@ CRC = 4  # bytes of the checksum at the end of a chunk
 
 
 class DamagedChunkError(ValueError):
-    """A chunk that nobody can have written like this."""
+    """A chunk that `prepare` cannot have written."""
 
 
 class Chunk(NamedTuple):
@@ -52,7 +52,7 @@ class Chunks:
         """Chunk `number` of each array; `lengths` are those of the shard's axes."""
         specs = self.layout.arrays
         wanted = [(spec, number, lengths[spec.axis] + spec.extra) for spec in specs]
-        map_all = self._pool.map if self.location.remote else map  # a disk is no faster for being asked at once
+        map_all = self._pool.map if self.location.remote else map  # parallel reads from a disk are no faster
         chunks = list(map_all(self._chunk, wanted))
         return {spec.name: chunk for spec, chunk in zip(specs, chunks, strict=True)}
 
@@ -99,11 +99,11 @@ def check_crc(content: Bytes, found: int) -> None:
 
 
 def decompressed(inner: Bytes, size: int) -> Bytes:
-    """Blosc's own header says how long the result is; the caller has made sure that nobody has touched it."""
+    """Blosc's own header says how long the result is; the caller has verified its checksum."""
     if len(inner) < blosc.MAX_OVERHEAD:
         raise DamagedChunkError(f"{len(inner)} bytes cannot be decompressed")
-    if (told := int.from_bytes(inner[4:8].tobytes(), "little")) != size:
-        raise DamagedChunkError(f"{told} bytes, expected {size}")
+    if (found := int.from_bytes(inner[4:8].tobytes(), "little")) != size:
+        raise DamagedChunkError(f"{found} bytes, expected {size}")
     values = np.empty(size, dtype=np.uint8)
     try:
         blosc.decompress(inner, values)

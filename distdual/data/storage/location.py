@@ -1,4 +1,4 @@
-"""Where is a folder, local or remote, and how are its files read and written?"""
+"""Paths and URLs of folders, and reads and writes of the files in them."""
 
 import contextlib
 import itertools
@@ -23,13 +23,13 @@ log = logging.getLogger(__name__)
 
 PARTIAL = ".partial"  # ends the name of a local file that is being written
 
-# What S3 is asked to do unless storage_options say otherwise. A server that is down is noticed in about a second, one
+# Defaults for S3, which storage_options override. A server that is down is noticed in about a second, one
 # that hangs in a minute or two; s3fs and botocore each try twice. How long a run goes on trying is `retry_seconds`.
 S3_PATIENCE = {"connect_timeout": 5, "read_timeout": 10, "retries": {"mode": "standard", "total_max_attempts": 2}}
 S3_TRIES = 2
 LIBRARIES = ("botocore", "aiobotocore", "aiohttp", "urllib3")  # what they raise is a matter of the storage
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries; each is about twice the one before
-S3_OPTIONS = {"max_concurrency": 1}  # with more, s3fs asks for the size of each object before it reads it
+S3_OPTIONS = {"max_concurrency": 1}  # with more, s3fs requests the size of each object before reading it
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Location:
     def patiently(self, name: str, attempt: Callable[[], T]) -> tuple[T, int]:
         """What `attempt` returns, and how often it was made; what it raises becomes a sentence about the file `name`.
 
-        A storage that fails is asked again, after pauses that grow, until `retry_seconds` are over.
+        A failed request is retried, after growing pauses, until `retry_seconds` are over.
         """
         end, pause = time.monotonic() + self.retry_seconds, FIRST_PAUSE
         for n in itertools.count(1):
@@ -213,7 +213,7 @@ def clear_errors(name: str) -> Iterator[None]:
 
 
 class StorageError(InputError):
-    """The storage did not do what was asked; the same request may succeed later."""
+    """A request to the storage failed; the same request may succeed later."""
 
 
 def files_below(folder: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""How are arrays read that NumPy has saved? By one thread at a time, and never with pickle.
+"""Reads of .npy arrays: one thread at a time, and never with pickle.
 
 NumPy reads a header with Python's parser, which in Python 3.11 and 3.12 counts its depth for all threads together: two
 of them at once end in a SystemError now and then (python/cpython issue 106905).

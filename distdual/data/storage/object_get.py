@@ -1,4 +1,4 @@
-"""How are the bytes of one object read, straight into memory?
+"""Reads of one object's bytes straight into memory.
 
 From S3 by a plain botocore client, made of the very settings that s3fs has: the socket fills the array that kernels
 will read. Against a real server that takes a third of the processor time of zarr over s3fs and is as fast as obstore,

@@ -1,4 +1,4 @@
-"""What row and what loss come of a right path through a linear chain and a wrong one?
+"""The row and the loss of a right and a wrong path through a linear chain.
 
     row = φ(x, right) − φ(x, found),  φ(x, z) = Σ_t features_t ⊗ e_{z_t}  +  Σ_t e_{z_{t−1} z_t}  +  e_{z_1}  +  e_{z_T}
 

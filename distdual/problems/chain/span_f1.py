@@ -1,4 +1,4 @@
-"""Which labelled spans do tags such as B-NP, I-NP and O mark, and how many of them did a prediction get right?
+"""Labelled spans in tags such as B-NP, I-NP and O, and the counts for precision and recall.
 
 As in the evaluation of the CoNLL shared tasks: a span begins at a B-, and also at an I- after O, after another type or
 at the start of a sequence; it goes on through I- of the same type. Both IOB2 and IOB1 tags are read in this way. A

@@ -1,4 +1,4 @@
-"""Which path through the states of a linear chain is best? Viterbi, with the loss of wrong tags added or without.
+"""Viterbi: the best path through the states of a linear chain, with or without the loss of wrong tags.
 
 Each tag is m states, numbered tag after tag: those of tag k are k m … k m + m − 1; a plain chain has m = 1. A path has
 a state for each token, and its loss is that of the tokens whose tag is wrong, whichever state of it was right:

@@ -1,4 +1,4 @@
-"""Binary classification of bags: an example is several candidates, and nobody says which of them counts.
+"""Binary classification of bags of candidates, of which one, unknown, makes a bag positive.
 
     positive bags   one constraint, of the candidate h_i that is imputed:   l = 1,   x_i = (features_ih, bias)
     negative bags   one constraint for each candidate c, with one slack:    l = 1,   x_ic = −(features_ic, bias)
@@ -140,10 +140,10 @@ class Latent(LatentProblem):
             "restarts": self.restarts,
         }
 
-    def _best(self, w: Floats, shard: Shard, asked: Bools) -> Int32s:
-        """The candidate with the highest score of each bag that is asked for, 0 of others."""
+    def _best(self, w: Floats, shard: Shard, chosen: Bools) -> Int32s:
+        """The candidate with the highest score of each chosen bag, 0 of others."""
         best = np.zeros(shard.n_examples, dtype=np.int32)
-        find_best(shard.x, bags_of(shard), asked, w, best)
+        find_best(shard.x, bags_of(shard), chosen, w, best)
         if (best < 0).any():
             raise InputError(
                 f"shard {shard.number}, bag {np.argmax(best < 0)}: a score is not a number; "
@@ -201,10 +201,10 @@ def find_worst(
 
 
 @bare_kernel
-def find_best(x: Features, bags: Ints, asked: Bools, w: Floats, best: Int32s) -> None:
-    """The first candidate with the highest score of each bag that is asked for; −1 where a score is NaN."""
+def find_best(x: Features, bags: Ints, chosen: Bools, w: Floats, best: Int32s) -> None:
+    """The first candidate with the highest score of each chosen bag; −1 where a score is NaN."""
     for i in range(len(best)):
-        if not asked[i]:
+        if not chosen[i]:
             continue
         best[i], found = 0, -np.inf
         for c in range(bags[i + 1] - bags[i]):

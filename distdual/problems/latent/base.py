@@ -1,4 +1,4 @@
-"""What is asked of a problem with latent values, and what is left of it once each example has one?
+"""The contract of a problem with latent values, and the convex problem left once they are fixed.
 
 A latent problem minimises, over w and over one latent value h_i an example,
 
@@ -222,7 +222,7 @@ def told_apart(copies: Floats, seed: int) -> Floats:
 
 
 def latent_of(shard: Shard) -> Int32s:
-    assert shard.latent is not None  # only `Completed` asks
+    assert shard.latent is not None  # `Completed` sets it
     return shard.latent
 
 

@@ -1,4 +1,4 @@
-"""Sequence tagging where each tag is several hidden sub-states: m a tag, and nobody says which one applies.
+"""Sequence tagging where each tag has m hidden sub-states.
 
     l_iz = loss(y_i, tags of z),   x_iz = φ(x_i, h_i) − φ(x_i, z)      for all paths z of sub-states, of y_i's as well
 
@@ -153,7 +153,7 @@ class LatentChain(LatentProblem):
         return self.mixture.draw(single_tokens(shard), seed)
 
     def start_from(self, model: Problem, w: Floats, seed: int) -> Start:
-        """Those of a convex chain are copied to all sub-states of a tag; clusters, or chance, tell these apart."""
+        """Those of a convex chain are copied to all sub-states of a tag; clusters, or noise, make these differ."""
         if not isinstance(model, Chain):
             return super().start_from(model, w, seed)
         if model.classes != self.classes or model.shape != self.tags.shape:

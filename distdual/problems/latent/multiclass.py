@@ -1,4 +1,4 @@
-"""Multiclass classification where each class is a mixture: m components a class, and nobody says which one applies.
+"""Multiclass classification where each class is a mixture of m hidden components.
 
     l_ij = loss(y_i, class of j),   x_ij = (e_{h_i} − e_j) ⊗ (features_i, bias)   for all components j of other classes
 
@@ -124,7 +124,7 @@ class LatentMulticlass(LatentProblem):
         return (shard.y * self.components + drawn).astype(np.int32)
 
     def start_from(self, model: Problem, w: Floats, seed: int) -> Start:
-        """Those of a convex model are copied to all components of a class; clusters, or chance, tell these apart."""
+        """Those of a convex model are copied to all components of a class; clusters, or noise, make these differ."""
         if not isinstance(model, Multiclass):
             return super().start_from(model, w, seed)
         if model.classes != self.classes or model.width != self.mixture.width:

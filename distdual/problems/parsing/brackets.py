@@ -1,4 +1,4 @@
-"""How does bracketed text become trees?
+"""Trees from bracketed text.
 
     (S (NP (DT the) (NN dog)) (VP (VBZ barks)))
 

@@ -1,4 +1,4 @@
-"""Which tree of a sentence is the best? Exactly.
+"""CKY: the best tree of a sentence, found exactly.
 
 For every span (i, j) and symbol A, from the short spans to the long ones (CKY):
 

@@ -1,4 +1,4 @@
-"""What does a derivation, a tree written as numbers, say? Its words' tags, its labelled spans, its loss and its row.
+"""Derivations, which are trees as numbers: their tags, labelled spans, loss and row.
 
 data/grammar.py tells how a tree is written. Kernels that are handed a key check it first: it may come from a file.
 """

@@ -1,4 +1,4 @@
-"""Which trees does a grammar know, and how is each written as a few whole numbers?
+"""The grammar: its symbols and rules, and trees encoded as a few whole numbers.
 
 A tree is binarised: where a node has more than two children, all but the first (or, to the left, all but the last)
 move below an *inner* node, and so on. An inner symbol names the label of the node and the labels of the children that

@@ -1,4 +1,4 @@
-"""Which tree of a sentence is the best that is not a given one? Exactly, from the chart of the best one.
+"""The best tree other than a given one, found exactly from the chart of the best one.
 
 The runner-up leaves the given derivation at some step, or at several. From its last step to its first: the best that
 differs from there on takes another rule (or split, or chain) at this step, and below it whatever is best; or it takes

@@ -1,4 +1,4 @@
-"""How do trees become a data set: grammar, vocabulary, and blocks of sentences with their derivations?
+"""Data sets of trees: grammar, vocabulary, and blocks of sentences with their derivations.
 
 The trees for training are read once to collect the grammar and the vocabulary, and once more to be written; a data
 set for testing takes both from the one for training. A sentence is a sequence: a word is a token with one feature,
@@ -33,7 +33,7 @@ SUFFIX = 2  # letters that the shape of a word ends with
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeOptions:
-    """What `prepare` can be told about trees; None leaves the default, or what the grammar says."""
+    """Options of `prepare` for trees; None means the default, or that of the grammar."""
 
     max_length: int | None = None
     """Leave out sentences of more words."""

@@ -1,4 +1,4 @@
-"""How does a user state a latent problem? As any other, and by saying which latent values an example may have.
+"""A user's latent problem: a UserProblem that also lists the latent values of an example.
 
     l_iz = loss(y_i, z),   x_iz = φ(x_i, complete(y_i, h_i)) − φ(x_i, z)      one constraint for each output z
 

@@ -1,4 +1,4 @@
-"""How does a user state a problem? With a feature map φ, a loss and a loss-augmented argmax, in plain Python.
+"""A user's own problem: a feature map φ, a loss and a loss-augmented argmax in plain Python.
 
     l_iy = loss(y_i, y),   x_iy = φ(x_i, y_i) − φ(x_i, y)      one constraint for each output y, named by encode(y)
 
@@ -71,12 +71,12 @@ class UserProblem(Problem):
             raise InputError(f"{self.kind} cannot predict: it defines neither predict_one nor outputs")
         return max(every, key=lambda y: self.dot(w, self.feature_map(x, y)))
 
-    def outputs(self, x: Any) -> Iterable[Any] | None:  # noqa: ARG002 - for those who override it
+    def outputs(self, x: Any) -> Iterable[Any] | None:  # noqa: ARG002 - for overrides
         """All outputs y of an example, where they can be listed."""
         return None
 
     def is_output(self, x: Any, y: Any) -> bool:
-        """Whether y is an output of x at all; `verify` asks it of what a model names. Tries `outputs` if it can."""
+        """Whether y is an output of x at all; `verify` calls it for the keys of a model. Tries `outputs` if it can."""
         every = self.outputs(x)
         return every is None or y in every
 
@@ -150,7 +150,7 @@ class UserProblem(Problem):
 
     @contextlib.contextmanager
     def naming(self, shard: Shard, i: int) -> Iterator[None]:
-        """Whatever the user's code raises is the user's to mend: told in a sentence, with the example."""
+        """Turn whatever the user's code raises into an InputError that names the example."""
         try:
             yield
         except InputError:

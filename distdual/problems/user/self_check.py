@@ -1,4 +1,4 @@
-"""Does a user's own problem keep the contract? Tried on a few examples, against brute force where that is possible."""
+"""Checks that a user's own problem keeps the contract, by brute force where possible."""
 
 import itertools
 import time
@@ -275,7 +275,7 @@ def check_deterministic(problem: UserProblem, shard: Shard) -> str:
     for w in weights(problem):
         for _ in range(2):
             if not same(problem.offenders(w, shard), problem.offenders(w, shard)):
-                raise Broken("the same weights and examples give other offenders when asked twice")
+                raise Broken("the same weights and examples give other offenders the second time")
     return "the same question has the same answer"
 
 

@@ -126,7 +126,7 @@ def test_what_somebody_else_appended_meanwhile_is_not_lost(location):
     prepare_arrays(*made(0), location, "binary", shard_bytes=100)
     late = Appender(location, "binary")
     prepare_arrays(*made(2), location, "binary", append=True)
-    with pytest.raises(InputError, match="somebody else has changed the data set meanwhile"), late:
+    with pytest.raises(InputError, match="another process has changed the data set meanwhile"), late:
         late.finish()
     assert_array_equal(matrix(open_dataset(location))[20:], made(2)[0])
 

@@ -242,7 +242,7 @@ def test_a_run_may_start_from_a_model_of_the_same_problem(model, data, tmp_path)
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("nowhere.at_all:Thing", "there is no module nowhere"),
+        ("nowhere.at_all:Thing", "no module nowhere"),
         ("tests.problems.mine:Missing", "has no class Missing"),
         ("tests.problems.mine:NOT_A_PROBLEM", "subclass of distdual.UserProblem"),
         ("tests.problems.mine:Unfinished", "argmax, feature_map, n_weights must be defined"),
@@ -290,7 +290,7 @@ def test_a_data_set_is_prepared_for_a_users_problem(capsys, tmp_path):
     ran = call(capsys, "prepare", tmp_path / "x.npz", tmp_path / "dest", "--problem", NAME)
     assert ran.code == 0, ran.err
     assert open_dataset(Location(str(tmp_path / "dest"))).layout.kind == NAME
-    assert_refused(call(capsys, "prepare", "x.npz", "dest", "--problem", "a:B"), "there is no module a")
+    assert_refused(call(capsys, "prepare", "x.npz", "dest", "--problem", "a:B"), "no module a")
 
 
 # --- rows
