@@ -67,7 +67,7 @@ class Support(NamedTuple):
                 raise InputError(f"{notes.folder}/{notes.name}: holds {len(members.indptr) - 1} rows, not {row.max()}")
             chosen = members.take(row)
             if len(chosen.example) and chosen.example.max() >= shard.n_examples:
-                raise InputError(f"{notes.folder}/{notes.name}: example {chosen.example.max()} is not in the shard")
+                raise InputError(f"{notes.folder}/{notes.name}: names example {chosen.example.max()} of the shard")
             yield chosen, self.dual.alpha[mine]
 
 

@@ -235,7 +235,7 @@ def data_findings(model: Model, dataset: Dataset, damaged: list[int]) -> list[st
         return [f"{dataset.location}: {dataset.n_shards} shards, the model was trained on {len(model.data.checksum)}"]
     differ = np.flatnonzero(dataset.checksum != model.data.checksum)
     which = f"shards {', '.join(map(str, differ[:5]))} differ" if len(differ) else "its shards are cut differently"
-    return [f"{dataset.location}: not the data set that the model was trained on: {which}"]
+    return [f"{dataset.location}: not the data set the model was trained on: {which}"]
 
 
 def keeps_signs(model: Model) -> bool:

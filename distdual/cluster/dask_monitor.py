@@ -41,10 +41,10 @@ class Attended:
     def ask(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Await a call to the cluster, for as long as the cluster is alive."""
 
-        async def asked() -> Any:
+        async def answer() -> Any:
             return await call(*args, **options)
 
-        future = self.in_background(asked())
+        future = self.in_background(answer())
         try:
             while True:
                 try:

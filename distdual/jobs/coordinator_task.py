@@ -59,11 +59,11 @@ class Attempt:
         self.cancelled = threading.Event()
         self.superseded = threading.Event()
         self.over = threading.Event()
-        self.told = record
-        self.looked = time.time()  # goes on while the process is stopped
+        self.published = record
+        self.looked = time.time()  # wall clock, which continues while the process is stopped
 
     def run(self, config: Config, *, resume: bool) -> Record:
-        """Train; the record of how it ended."""
+        """Train, and return the record of how it ended."""
         try:
             certificate = self._train(config, resume=resume)
         except Superseded:
@@ -74,7 +74,7 @@ class Attempt:
             return self._ended("failed", error, 2, config)
         except Exception as error:
             if not self._worker_runs():
-                raise  # it is closing, which breaks what is under way; Dask runs the task elsewhere
+                raise  # the worker is closing; Dask reruns the task elsewhere
             if isinstance(error, ClusterError):
                 return self._ended("failed", error, 1, config)
             log.exception("job %s failed", self.record.id)
@@ -90,16 +90,16 @@ class Attempt:
             self.record = replace(self.record, before=found)
         save(self.client, self.record)
         before = self.record.before or {}
-        if found["model"] not in (None, before["model"]):  # an earlier attempt died when all but this was done
+        if found["model"] not in (None, before["model"]):  # an earlier attempt died after writing the model
             remove_unfinished(output)
             certificate = read_json(output, "certificate.json")
             return {name: value for name, value in certificate.items() if name != "sha256"}
         again = found["checkpoint"] not in (None, before["checkpoint"])
         if self.record.attempt > 1:
-            how = "goes on from the checkpoint" if again or resume else "begins anew, as there is no checkpoint"
+            how = "resumes from the checkpoint" if again or resume else "starts over, without a checkpoint"
             self._say(f"attempt {self.record.attempt} {how}, on {self.worker.address}")
         result = train(
-            config, self.client, self._watch, self._check_place, resume=resume or again, terminated=self._terminated
+            config, self.client, self._watch, self._check_current, resume=resume or again, terminated=self._terminated
         )
         return result.certificate
 
@@ -111,20 +111,20 @@ class Attempt:
         self.record = replace(self.record, progress={**progress, **totals})
         self.worker.log_event(LOG + self.record.id, {"round": text})
 
-    def _check_place(self) -> bool:
-        """Never interrupts, but raises where another worker has taken over."""
+    def _check_current(self) -> bool:
+        """Raise Superseded if another worker has taken over; never interrupt."""
         if self.superseded.is_set():
             raise Superseded
         return False
 
     def _terminated(self) -> bool:
-        """Asked before a checkpoint is written."""
-        if time.time() > self.looked + STALE:  # whoever was stopped so long may have been given up
+        """Whether the job was cancelled; called before a checkpoint is written."""
+        if time.time() > self.looked + STALE:  # a process stopped for so long may have been replaced
             try:
                 self._look()
             except Exception as error:
                 raise ClusterError(f"the scheduler does not answer the coordinator ({type(error).__name__})") from None
-        self._check_place()
+        self._check_current()
         return self.cancelled.is_set()
 
     def _ended(self, state: str, why: object, code: int, config: Config) -> Record:
@@ -142,7 +142,7 @@ class Attempt:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Within the block, a thread tells of progress and notices that the job is to end."""
+        """Run a thread that publishes progress and notices cancellation, within the block."""
         thread = threading.Thread(target=self._keep_looking, name=f"job-{self.record.id}", daemon=True)
         thread.start()
         try:
@@ -155,8 +155,8 @@ class Attempt:
         while not self.over.is_set() and not self.superseded.is_set():
             try:
                 self._look()
-            except Exception as error:  # the scheduler does not answer: whoever waits for scans will be told
-                log.warning("job %s: its record could not be kept: %s", self.record.id, error)
+            except Exception as error:  # no answer from the scheduler; waiting for scans raises
+                log.warning("job %s: its record could not be updated: %s", self.record.id, error)
             self.over.wait(LOOK)
 
     def _look(self) -> None:
@@ -165,14 +165,14 @@ class Attempt:
             return
         if is_asked_to_end(self.client, self.record.id):
             self.cancelled.set()
-        if self.record is not self.told:
-            self.told = self.record
-            save(self.client, self.told)
+        if self.record is not self.published:
+            self.published = self.record
+            save(self.client, self.published)
         self.looked = time.time()
 
 
 def contents(output: Location) -> dict[str, str | None]:
-    """Digests of what tells one model, and one checkpoint, from another; None where there is none."""
+    """Return digests that identify the model and the checkpoint; None where there is none."""
     whole = output.exists("model.json")
     places = {"model": "certificate.json" if whole else None, "checkpoint": f"{CHECKPOINT}/{MANIFEST}"}
     return {

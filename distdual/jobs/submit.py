@@ -112,7 +112,7 @@ class Job:
 def submit(config: Config | Mapping[str, Any], client: Any, *, resume: bool = False) -> Job:
     """Submit a run to the cluster of a Dask client and return at once; the client may disconnect.
 
-    `config` is as for `train`; the cluster is the client's. With `resume` it goes on from the checkpoint in the model's
+    `config` is as for `train`; the cluster is the client's. With `resume` it continues from the checkpoint in the model
     folder, if there is one.
     """
     from distributed import fire_and_forget
@@ -125,7 +125,7 @@ def submit(config: Config | Mapping[str, Any], client: Any, *, resume: bool = Fa
     record = Record(
         id=job.id, model=config.output.url, data=config.data.url, problem=kind, submitted=time.time(), module=digest
     )
-    check_apart(record, [Job(other.id, client).record() for other in records(client) if other.code is None])
+    check_conflicts(record, [Job(other.id, client).record() for other in records(client) if other.code is None])
     if module is not None:
         client.upload_file(module)
     save(client, record)
@@ -136,25 +136,25 @@ def submit(config: Config | Mapping[str, Any], client: Any, *, resume: bool = Fa
 
 
 def anywhere(config: Config) -> Config:
-    """The same run whatever the folder of the process is, on a cluster that need not be reached: it is there."""
+    """Make paths absolute, and drop the cluster settings, which the client replaces."""
 
     def absolute(url: str | None) -> str | None:
         return None if url is None else Location(url).absolute().url
 
-    told = config.prior.precision
+    precision = config.prior.precision
     prior = replace(config.prior, mean=absolute(config.prior.mean))
     return replace(
         config,
         data=replace(config.data, url=str(absolute(config.data.url))),
         solver=replace(config.solver, start=absolute(config.solver.start)),
-        prior=replace(prior, precision=str(absolute(told)) if isinstance(told, str) else told),
+        prior=replace(prior, precision=str(absolute(precision)) if isinstance(precision, str) else precision),
         output=replace(config.output, url=str(absolute(config.output.url)), log=absolute(config.output.log)),
         cluster=replace(config.cluster, scheduler=None, local=None, tls_ca=None, tls_cert=None, tls_key=None),
     )
 
 
-def check_apart(new: Record, others: list[Record]) -> None:
-    """Two jobs at a time share neither a model's folder nor a name of different modules."""
+def check_conflicts(new: Record, others: list[Record]) -> None:
+    """Raise if a running job writes to the same model folder, or uses another module of the same name."""
     for other in others:
         if other.code is not None:
             continue
@@ -173,11 +173,11 @@ def module_name(record: Record) -> str:
 
 
 def wait_for_begin(job: Job, future: Any) -> None:
-    """Until a worker has begun, or none is free; that one cannot even load the task is told at once."""
+    """Wait until a worker has started or none is free; raise if the task cannot be loaded."""
     end = time.monotonic() + BEGIN
     while time.monotonic() < end and read(job.client, job.id).attempt == 0:
         if future.status == "error":
-            sentence = " ".join(f"a worker could not begin: {future.exception()}".split())
+            sentence = " ".join(f"a worker could not start the task: {future.exception()}".split())
             save(job.client, read(job.client, job.id).ending("failed", sentence, 2))
             raise InputError(f"{sentence}; is the same version of distdual installed on all workers?")
         if job.task_state() in ("no-worker", "queued"):

@@ -27,16 +27,16 @@ def held_out_scores(
         raise InputError(f"{dataset.location}: {NO_ANSWER}")
     executor.publish(version, weights)
     shards = range(dataset.n_shards)
-    asked = [(judge, fold)] * len(shards)
-    by_shard = [part for part in executor.map_shards(score_held_out, shards, asked) if part]
+    judged = [(judge, fold)] * len(shards)
+    by_shard = [part for part in executor.map_shards(score_held_out, shards, judged) if part]
     return [add_up([part[at] for part in by_shard]) or {} for at in range(len(weights))]
 
 
 def score_held_out(
-    source: Source, problem: Problem, weights: Floats, shard: int, asked: tuple[Judge, Fold]
+    source: Source, problem: Problem, weights: Floats, shard: int, judged: tuple[Judge, Fold]
 ) -> list[dict[str, float]]:
     """Sum the scores of one shard's examples of a fold, for each row of weights, on a worker."""
-    judge, fold = asked
+    judge, fold = judged
     whole = source.open().read(shard).shard
     held = np.flatnonzero(fold.holds(np.arange(whole.first, whole.first + whole.n_examples)))
     if not len(held):
@@ -58,12 +58,12 @@ def shared_names(scores: list[list[dict[str, float]]]) -> list[str]:
     return [name for name in every[0] if all(name in at for at in every)] if every else []
 
 
-def choose_score(names: list[str], asked: str | None) -> str:
+def choose_score(names: list[str], chosen: str | None) -> str:
     if not names:
         raise InputError(f"there is no score to choose C by: {NO_ANSWER}")
-    if asked is not None and asked not in names:
-        raise InputError(f"the score to choose by is one of {', '.join(names)}, got {asked}")
-    return asked or names[0]
+    if chosen is not None and chosen not in names:
+        raise InputError(f"the score to choose by is one of {', '.join(names)}, got {chosen}")
+    return chosen or names[0]
 
 
 def best_of(by_fold: list[list[float]], name: str) -> int:

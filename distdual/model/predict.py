@@ -44,13 +44,13 @@ def predict(
     `problem` names the class of a model of a user's own problem.
     """
     known = load_model(model if isinstance(model, Location) else Location(model), problem)
-    place = data if isinstance(data, Location) else Location(data)
-    dataset = open_dataset(place.patient(RETRY_SECONDS))
+    source = data if isinstance(data, Location) else Location(data)
+    dataset = open_dataset(source.patient(RETRY_SECONDS))
     check_features(known, dataset)
-    asked = stated(known.problem)
-    classes = tuple(asked.describe()["classes"])
-    judge = judge_of(asked, classes, dataset.classes)
-    with open_executor(cluster or ClusterConfig(), dataset, asked, client) as executor:
+    predicting = stated(known.problem)
+    classes = tuple(predicting.describe()["classes"])
+    judge = judge_of(predicting, classes, dataset.classes)
+    with open_executor(cluster or ClusterConfig(), dataset, predicting, client) as executor:
         executor.publish(0, known.w)
         shards = range(dataset.n_shards)
         parts = list(executor.map_shards(predict_shard, shards, [judge] * len(shards)))

@@ -10,18 +10,18 @@ import numpy as np
 from distdual.kernels.jit import bare_kernel, inlined_kernel
 from distdual.kernels.rows import Floats, Ints
 
-LARGE = 16  # constraints of a group from which on that is so
-RIDGE = 1e-9  # share of ||x||² that is added to it, as rows may be multiples of each other
-TINY = 1e-9  # share of the gain so far that no further step is made for
+LARGE = 16  # fewest constraints of a large group
+RIDGE = 1e-9  # share of ||x||² added to the diagonal, as rows may be linearly dependent
+TINY = 1e-9  # share of the gain so far below which steps end
 
 
 class Scratch(NamedTuple):
-    """Room for the largest group, so that no visit allocates."""
+    """Buffers for the largest group, so that no visit allocates."""
 
     gradient: Floats  # (n,)
-    delta: Floats  # (n,) what w has yet to learn of a step
+    delta: Floats  # (n,) changes of α not yet applied to w
     products: Floats  # (n, n) x_kᵀ x_j
-    face: Ints  # (n,) places of the α that are above 0; this and the rest for large groups only
+    face: Ints  # (n,) positions of the α > 0; this and the rest for large groups only
     factor: Floats  # (n, n) Cholesky factor of the products between them
     step: Floats  # (n,)
     level: Floats  # (n,)
@@ -36,9 +36,9 @@ class Scratch(NamedTuple):
 
 @bare_kernel
 def solve_large(C: float, alpha: Floats, slots: Ints, scratch: Scratch) -> float:
-    """Find the best α of a group, all at once, by an active set: a Newton step on those above 0, then one more joins.
+    """Maximise D over the α of a group by an active set: Newton steps on those above 0, then one more joins.
 
-    Changes alpha and scratch.gradient, adds what each α gained to scratch.delta; returns the gain in D. Where rows
+    Changes alpha and scratch.gradient, adds the change of each α to scratch.delta; returns the gain in D. Where rows
     depend on each other, a little may be left to do for single steps.
     """
     n, face = len(slots), scratch.face
@@ -57,7 +57,7 @@ def solve_large(C: float, alpha: Floats, slots: Ints, scratch: Scratch) -> float
         gained, moved = take_step(length, alpha, slots, m, scratch)
         gain, since, used = gain + gained, since + gained, used + moved
         if out >= 0:
-            scratch.delta[face[out]] -= alpha[slots[face[out]]]  # what rounding has left
+            scratch.delta[face[out]] -= alpha[slots[face[out]]]  # a rounding residue
             alpha[slots[face[out]]] = 0.0
             m -= 1
             face[out] = face[m]
@@ -76,7 +76,7 @@ def solve_large(C: float, alpha: Floats, slots: Ints, scratch: Scratch) -> float
 
 @bare_kernel
 def take_step(length: float, alpha: Floats, slots: Ints, m: int, scratch: Scratch) -> tuple[float, float]:
-    """Go so far along scratch.step; returns the gain in D, which is quadratic, and by how much Σ α has grown."""
+    """Move along scratch.step; return the gain in D, which is quadratic, and the growth of Σ α."""
     g, face, step = scratch.gradient[: len(slots)], scratch.face, scratch.step
     slope, moved = 0.0, 0.0
     for i in range(m):
@@ -92,7 +92,7 @@ def take_step(length: float, alpha: Floats, slots: Ints, m: int, scratch: Scratc
 
 @bare_kernel
 def newton_step(g: Floats, m: int, full: bool, scratch: Scratch) -> float:
-    """Fill scratch.step with the step to the best point of the face, and return what one more unit of C is worth.
+    """Fill scratch.step with the step to the best point of the face, and return the multiplier of Σ α ≤ C.
 
     step = G⁻¹ (g − price · 1),     price so that Σ step = 0 where C is used up, else 0
     """
@@ -122,7 +122,7 @@ def newton_step(g: Floats, m: int, full: bool, scratch: Scratch) -> float:
         step[i] -= price * level[i]
         total += step[i]
     for i in range(m):
-        step[i] -= total / m  # rows that depend on each other leave more than a last bit
+        step[i] -= total / m  # linearly dependent rows leave more than a rounding error
     return price
 
 
@@ -142,7 +142,7 @@ def back_solve(factor: Floats, m: int, x: Floats) -> None:
 
 @bare_kernel
 def longest(room: float, alpha: Floats, slots: Ints, m: int, full: bool, scratch: Scratch) -> tuple[float, int, bool]:
-    """How much of a step is feasible, which α of the face it takes to 0, or −1, and whether it uses up C."""
+    """Return the feasible share of a step, the α of the face that it takes to 0, or −1, and whether it uses up C."""
     length, out, total = 1.0, -1, 0.0
     for i in range(m):
         step, left = scratch.step[i], alpha[slots[scratch.face[i]]]
@@ -156,7 +156,7 @@ def longest(room: float, alpha: Floats, slots: Ints, m: int, full: bool, scratch
 
 @bare_kernel
 def joining(g: Floats, price: float, m: int, face: Ints) -> int:
-    """The place outside of the face whose gradient is largest and above `price`, or −1."""
+    """Return the position outside the face with the largest gradient above `price`, or −1."""
     best, largest = -1, price
     for s in range(len(g)):
         if g[s] > largest:
@@ -170,7 +170,7 @@ def joining(g: Floats, price: float, m: int, face: Ints) -> int:
 
 @inlined_kernel
 def shift_alpha(s: int, step: float, alpha: Floats, slots: Ints, delta: Floats, g: Floats, products: Floats) -> None:
-    """α_s += step, and the gradients of the group follow."""
+    """α_s += step, and update the gradients of the group."""
     old = alpha[slots[s]]
     alpha[slots[s]] = max(0.0, old + step)
     delta[s] += alpha[slots[s]] - old

@@ -13,16 +13,16 @@ import numpy as np
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import Floats, Ints, Rows, add
 
-PACE = 4  # sweeps between two strides
-WIDEST = 16  # weights for each group: to look at w takes no longer than to visit them
-ROUNDING = 1e-13  # share of C by which Σ α may be above it: else the last bit of a group that trades would hold it
+PACE = 4  # sweeps between two extrapolations
+WIDEST = 16  # most weights per group, so that reading w takes no longer than a sweep
+ROUNDING = 1e-13  # share of C by which Σ α may exceed it, so that a rounding error does not block a group
 
 
 @bare_kernel
 def remember(
     alpha: Floats, members: Ints, group_indptr: Ints, groups: Ints, before: Floats, w: Floats, w_before: Floats
 ) -> None:
-    """Write down where the α of these groups and w are now."""
+    """Record the α of these groups and w."""
     for i in groups:
         for s in range(group_indptr[i], group_indptr[i + 1]):
             before[members[s]] = alpha[members[s]]
@@ -43,7 +43,7 @@ def stride(
     w: Floats,
     w_before: Floats,
 ) -> float:
-    """Change the α of these groups, which alone have moved since `remember`, and w; returns the gain in D."""
+    """Extrapolate the α of these groups, the only ones that moved since `remember`, and w; return the gain in D."""
     linear = 0.0
     for i in groups:
         for s in range(group_indptr[i], group_indptr[i + 1]):
@@ -69,7 +69,7 @@ def stride(
         for s in range(group_indptr[i], group_indptr[i + 1]):
             k = members[s]
             changed = min(alpha[k] + share * before[k], capacity[i])
-            alpha[k] = changed if changed > 1e-15 * alpha[k] else 0.0  # what rounding has left is nothing
+            alpha[k] = changed if changed > 1e-15 * alpha[k] else 0.0  # drop rounding residues
     for j in range(len(w)):
         w[j] += share * w_before[j]
     return gain if best <= 1.0 else gain * (2.0 * best - 1.0) / best**2
@@ -77,7 +77,7 @@ def stride(
 
 @bare_kernel
 def best_length(linear: float, w: Floats, along: Floats) -> tuple[float, float]:
-    """The t ≥ 0 that maximises t · linear − 1/2 ||w + t · along||², and by how much that is more than at 0."""
+    """Return the t ≥ 0 that maximises t · linear − 1/2 ||w + t · along||², and the gain over t = 0."""
     slope, bend = linear, 0.0
     for j in range(len(w)):
         slope -= w[j] * along[j]
@@ -89,7 +89,7 @@ def best_length(linear: float, w: Floats, along: Floats) -> tuple[float, float]:
 
 @bare_kernel
 def longest_within(alpha: Floats, C: float, members: Ints, begin: int, end: int, before: Floats) -> float:
-    """How many times a group may repeat the way that its α > 0 have come."""
+    """Return how many times a group can repeat the change of its α > 0 within its bounds."""
     used, rise, length = 0.0, 0.0, np.inf
     for s in range(begin, end):
         k = members[s]

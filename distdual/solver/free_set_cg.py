@@ -17,20 +17,18 @@ from distdual.kernels.jit import bare_kernel, kernel
 from distdual.kernels.rows import Floats, Ints, Rows, add, dot, product
 from distdual.solver.extrapolate import WIDEST
 
-USED_UP = 1.0 - 1e-12  # of C, from which on a slack is taken to be used up
-ROUNDING = 1e-13  # share of C by which Σ α may be above it, as for strides
-FLAT = (
-    1e-10  # of the curvature that rows apart would have: below, they depend on each other, and rounding leads the way
-)
-SMALL = 1e-3  # of its first value, at which what is left of the gradient is not worth another step
+USED_UP = 1.0 - 1e-12  # share of C above which a slack counts as used up
+ROUNDING = 1e-13  # share of C by which Σ α may exceed it, as in extrapolate.py
+FLAT = 1e-10  # share of the curvature of orthogonal rows below which rows count as linearly dependent
+SMALL = 1e-3  # share of the initial gradient at which iterations end
 
 
 class Face(NamedTuple):
-    """The free α of some groups, one group after the other."""
+    """The free α of some groups, group by group."""
 
     slots: Ints  # (n,)
     indptr: Ints  # (n_groups + 1,) into slots
-    tight: Ints  # (n_groups,) 1 where some are free but the slack is used up: what one α gains, another has to give
+    tight: Ints  # (n_groups,) 1 where the slack is used up, so that Σ α must not change
 
 
 @kernel
@@ -46,7 +44,7 @@ def ascend_face(
     w: Floats,
     budget: int,
 ) -> tuple[float, int]:
-    """Conjugate gradients for these groups, for about so many visits; returns the gain in D and the visits it took.
+    """Run conjugate gradients on these groups, for about `work` visits; return the gain in D and the visits used.
 
     Changes alpha and w. At an optimum no more α are free than there are weights and slacks that are used up, unless
     rows depend on each other: where more are, the face is not yet found, and nothing is done.
@@ -70,7 +68,7 @@ def ascend_face(
         for s in range(face.indptr[t], face.indptr[t + 1]):
             k = face.slots[s]
             changed = min(alpha[k] + share * d[s], capacity[groups[t]])
-            alpha[k] = changed if changed > 1e-15 * alpha[k] else 0.0  # what rounding has left is nothing
+            alpha[k] = changed if changed > 1e-15 * alpha[k] else 0.0  # drop rounding residues
     for j in range(len(w)):
         w[j] += share * along[j]
     return share * (slope - 0.5 * share * bend), work
@@ -78,7 +76,7 @@ def ascend_face(
 
 @kernel
 def find_face(alpha: Floats, curve: Floats, capacity: Floats, members: Ints, group_indptr: Ints, groups: Ints) -> Face:
-    """Which α of these groups are above 0 and have somewhere to go; zero rows, without curvature, are not in it."""
+    """Return the α > 0 of these groups that can move; zero rows, without curvature, are left out."""
     n = 0
     for i in groups:
         n += group_indptr[i + 1] - group_indptr[i]
@@ -101,7 +99,7 @@ def find_face(alpha: Floats, curve: Floats, capacity: Floats, members: Ints, gro
 
 @kernel
 def conjugate_gradients(rows: Rows, curve: Floats, face: Face, r: Floats, most: int, d: Floats, along: Floats) -> int:
-    """Add to d what maximises D on the face, r being the gradient there, which is used up; returns the steps taken."""
+    """Add to d the maximiser of D on the face; overwrites the gradient r, and returns the number of steps."""
     n = len(r)
     z = np.empty(n)
     size = precondition(curve, face, r, z)
@@ -126,7 +124,7 @@ def conjugate_gradients(rows: Rows, curve: Floats, face: Face, r: Floats, most: 
 
 @bare_kernel
 def precondition(curve: Floats, face: Face, r: Floats, z: Floats) -> float:
-    """z_k = (r_k − μ) / ||x_k||², with μ so that Σ z = 0 in groups whose slack is used up, else 0; returns ⟨r, z⟩."""
+    """z_k = (r_k − μ) / ||x_k||², with Σ z = 0 in groups whose slack is used up, else μ = 0; return ⟨r, z⟩."""
     size = 0.0
     for t in range(len(face.tight)):
         above, below = 0.0, 0.0
@@ -154,7 +152,7 @@ def combine(rows: Rows, slots: Ints, weight: Floats, along: Floats) -> float:
 def shorten(
     alpha: Floats, capacity: Floats, members: Ints, group_indptr: Ints, groups: Ints, face: Face, d: Floats
 ) -> None:
-    """Scale the way of each group so that α ≥ 0 and Σ α ≤ C at its end."""
+    """Scale the step of each group so that α ≥ 0 and Σ α ≤ C after it."""
     for t in range(len(groups)):
         used, rise, length = 0.0, 0.0, 1.0
         for s in range(group_indptr[groups[t]], group_indptr[groups[t] + 1]):

@@ -15,7 +15,7 @@ def count_older(members: Ints, slots: Ints, start: Ints, older: Ints) -> None:
 
 @bare_kernel
 def fill_gram(rows: Rows, members: Ints, slots: Ints, start: Ints, older: Ints, spread: Floats, values: Floats) -> None:
-    """⟨x_k, x_j⟩ for each new slot k and the members j of its group that stand before it; fills `values`.
+    """⟨x_k, x_j⟩ for each new slot k and the members j before it in its group; fills `values`.
 
     `spread` are zeros, one a weight, and are so again afterwards: x_k is spread out there, so that sparse rows need
     not be compared value by value.
@@ -34,7 +34,7 @@ def fill_gram(rows: Rows, members: Ints, slots: Ints, start: Ints, older: Ints, 
 def keep_gram(
     members: Ints, which: Ints, place: Ints, start: Ints, stays: Bools, old: Ints, gram: Floats, indptr: Ints
 ) -> None:
-    """Moves the inner products between constraints that stay to the front of `gram`; fills `indptr`."""
+    """Move the inner products between constraints that stay to the front of `gram`; fills `indptr`."""
     at = 0
     for s in range(len(which)):
         k = which[s]

@@ -25,7 +25,7 @@ def improve(
     v: Floats,
     scratch: Scratch,
 ) -> tuple[float, float, bool]:
-    """Improve the α of one group of several constraints, in the way that suits their rows."""
+    """Improve the α of one group of several constraints, by the method that suits their rows."""
     if isinstance(rows, OuterRows) and isinstance(space, Plain):
         return improve_outer(space, rows, margin, alpha, curve, C, slots, w, v, scratch)
     if isinstance(space, Plain) and len(space.gram_indptr):
@@ -37,7 +37,7 @@ def improve(
 def _improve(
     space: Any,
     rows: Any,
-    margin: Any,  # noqa: ARG001 - Numba asks for the same names
+    margin: Any,  # noqa: ARG001 - Numba requires the same names
     alpha: Any,  # noqa: ARG001
     curve: Any,  # noqa: ARG001
     C: Any,  # noqa: ARG001
@@ -95,7 +95,7 @@ def improve_alone(
 
 @inlined_kernel
 def best_step(g: float, curve: float, least: float, most: float) -> float:
-    """clip(g / curve, least, most). A zero row has no curvature: it goes to the bound that g points to."""
+    """clip(g / curve, least, most). A zero row, without curvature, goes to the bound that g points to."""
     if curve > 0.0:
         return min(max(g / curve, least), most)
     if g > 0.0:
@@ -105,7 +105,7 @@ def best_step(g: float, curve: float, least: float, most: float) -> float:
 
 @inlined_kernel
 def improve_outer(
-    space: Plain,  # noqa: ARG001 - as the other ways
+    space: Plain,  # noqa: ARG001 - the common signature
     rows: OuterRows,
     margin: Floats,
     alpha: Floats,
@@ -187,7 +187,7 @@ def improve_by_gram(
 
 @inlined_kernel
 def solve(C: float, alpha: Floats, slots: Ints, g: Floats, products: Floats, delta: Floats) -> float:
-    """Improve the α of a group by the steps that promise most, on gradients that follow each step by inner products.
+    """Improve the α of a group by the most promising steps, with gradients updated by inner products.
 
     Changes alpha and g, adds what each α gained to delta; returns the gain in D.
     """
@@ -200,7 +200,7 @@ def solve(C: float, alpha: Floats, slots: Ints, g: Floats, products: Floats, del
         if down >= 0 and -g[down] > max(g[up], 0.0):
             up, slope, bend = down, g[down], products[down, down]
             step = best_step(slope, bend, -alpha[slots[down]], 0.0)
-        elif g[up] > 0.0 and used < C * (1.0 - 1e-12):  # a room of one bit would bar all trades
+        elif g[up] > 0.0 and used < C * (1.0 - 1e-12):  # else a rounding error of room would block all trades
             step, slope, bend = best_step(g[up], products[up, up], 0.0, C - used), g[up], products[up, up]
         elif g[up] > 0.0 and down >= 0 and g[up] > g[down]:
             other, slope = down, g[up] - g[down]
@@ -221,7 +221,7 @@ def solve(C: float, alpha: Floats, slots: Ints, g: Floats, products: Floats, del
 
 @inlined_kernel
 def may_improve(g: Floats, alpha: Floats, slots: Ints) -> bool:
-    """Whether some α may grow or shrink, if there is room."""
+    """Whether some α can grow or shrink, given room."""
     found = False
     for s in range(len(slots)):
         found = found or g[s] > 0.0 or (g[s] < 0.0 and alpha[slots[s]] > 0.0)
@@ -230,7 +230,7 @@ def may_improve(g: Floats, alpha: Floats, slots: Ints) -> bool:
 
 @inlined_kernel
 def extremes(g: Floats, alpha: Floats, slots: Ints) -> tuple[int, int]:
-    """The place of the largest gradient, and of the smallest among those with α > 0, or −1."""
+    """Return the positions of the largest gradient, and of the smallest with α > 0, or −1."""
     up, down = 0, -1
     for s in range(len(slots)):
         if g[s] > g[up]:
@@ -269,7 +269,7 @@ def improve_group(
         if old == 0.0 and g <= 0.0:
             continue
         step = best_step(g, curve[k], -old, room)
-        used_up = step == room  # asked of the step before it is rounded, or a room of one bit would bar all trades
+        used_up = step == room  # before rounding, else a rounding error of room would block all trades
         if step != 0.0:
             alpha[k] = max(0.0, old + step)
             step = alpha[k] - old
@@ -278,7 +278,7 @@ def improve_group(
             gain += step * (g - 0.5 * step * curve[k])
             moved = True
         emptied = used_up and used > alpha[k]
-        while emptied:  # a partner that had little to give makes way for the next
+        while emptied:  # continue with the next partner
             gained, emptied = trade(space, rows, margin, alpha, curve, k, slots, w, v)
             gain += gained
             moved = moved or gained > 0.0

@@ -9,22 +9,22 @@ from distdual.kernels.jit import bare_kernel
 from distdual.kernels.row_copies import copied, copy_csr, copy_dense, copy_filled, lengths_summed
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Ints, OuterRows, ReferredRows, as_dense
 
-AHEAD = 4  # times the room that is needed
-ASIDE = 2**30  # bytes, at the most, that are set aside because of what is expected
+AHEAD = 4  # factor by which buffers exceed the current need
+ASIDE = 2**30  # most bytes reserved for expected entries
 
 
 class Room(NamedTuple):
-    """How much memory to take in advance. What is not filled yet is only set aside, so that nothing has to move."""
+    """How much memory to reserve in advance; the system backs it with pages only when it is filled."""
 
-    tight: bool = False  # none, at the price of growing more often
-    expected: int = 0  # entries; more may come
+    tight: bool = False  # reserve none, and grow more often
+    expected: int = 0  # entries, not a limit
 
 
 ROOM = Room()
 
 
 class Growing:
-    """A NumPy array that grows in place at its end. A view of it dies with the next `extend`."""
+    """A NumPy array that grows in place at its end. A view of it is valid until the next `extend`."""
 
     def __init__(self, dtype: Any, width: int = 0, room: Room = ROOM) -> None:
         self.width = width
@@ -45,10 +45,10 @@ class Growing:
 
     def extend_taken(self, values: NDArray[Any], which: Ints) -> None:
         """Add values[which]."""
-        np.take(values, which, axis=0, out=self.more(len(which)), mode="clip")  # "raise" would take a copy first
+        np.take(values, which, axis=0, out=self.more(len(which)), mode="clip")  # "raise" would copy first
 
     def more(self, n: int) -> NDArray[Any]:
-        """The place of n more entries, which the caller fills; it dies with the next call."""
+        """Return a view of n new entries for the caller to fill, valid until the next call."""
         need = self.size + n
         if need > len(self.buffer):
             if self.room.tight:
@@ -60,7 +60,7 @@ class Growing:
         return self.buffer[need - n : need]
 
     def fill(self, whole: NDArray[Any]) -> None:
-        """Hold these entries and no others."""
+        """Replace all entries by these."""
         self.size = 0
         self.extend(whole)
 
@@ -82,7 +82,7 @@ class Growing:
             self._resize(size)
 
     def _move(self, room: int) -> None:
-        """To a larger place. What is not filled yet takes no memory, and nobody writes zeros to it, as resize does."""
+        """Move to a larger buffer, without writing zeros to its unused part as resize does."""
         larger = np.empty((room, self.width) if self.width else room, dtype=self.buffer.dtype)
         larger[: self.size] = self.view
         self.buffer = larger
@@ -92,7 +92,7 @@ class Growing:
 
 
 class GrowingFeatures:
-    """Dense or CSR rows, growing in place; `sparse` asks for the latter, whatever the rows to come are like."""
+    """Dense or CSR rows, growing in place; with `sparse`, CSR whatever the format of new rows."""
 
     def __init__(self, like: Features | ReferredRows, room: Room = ROOM, *, sparse: bool = False) -> None:
         width = like.width if isinstance(like, ReferredRows) else 0
@@ -133,7 +133,7 @@ class GrowingFeatures:
             place.indices[:], place.values[:] = rows.indices[at], rows.values[at]
 
     def _more_sparse(self, indptr: Ints, beyond: int = 0) -> CsrRows:
-        """The place of more sparse rows of these lengths, whose columns and values the caller fills.
+        """Return views of new sparse rows of these lengths, whose columns and values the caller fills.
 
         So many places `beyond` the end may be written to; what is there does not matter.
         """
@@ -147,7 +147,7 @@ class GrowingFeatures:
         return place
 
     def _copy(self, rows: ReferredRows) -> None:
-        """Add rows of a shard in memory, from where they are straight to where they stay."""
+        """Add rows of a shard in memory, copying them once."""
         x, bias = rows.x, np.float32(rows.bias)
         if self.dense and isinstance(x, DenseRows):
             copy_dense(x, rows.at, rows.scale, bias, DenseRows(self.values.more(len(rows.at))))
@@ -159,7 +159,7 @@ class GrowingFeatures:
             self.extend(copied(rows))
 
     def extend_taken(self, rows: Features | ReferredRows, which: Ints) -> None:
-        """Add these of the rows; dense ones are copied once, from where they are to where they stay."""
+        """Add the chosen rows; dense ones are copied only once."""
         if isinstance(rows, ReferredRows):
             self._copy(rows._replace(at=rows.at[which], scale=rows.scale[which]))
         elif self.dense and isinstance(rows, DenseRows):
@@ -177,7 +177,7 @@ class GrowingFeatures:
 
 
 class GrowingOuter:
-    """Outer rows, growing in place; the features of an example that is here already are not stored again."""
+    """Outer rows, growing in place; the features of each example are stored once."""
 
     def __init__(self, like: OuterRows, room: Room = ROOM, *, sparse: bool = False) -> None:
         self.x = GrowingFeatures(like.x, room=room, sparse=sparse)
@@ -207,7 +207,7 @@ class GrowingOuter:
         self.scale.extend(rows.scale)
 
     def fill(self, rows: OuterRows) -> None:
-        """Hold these rows, whose features are stored once already, and no others."""
+        """Replace all rows by these, whose features are already stored once."""
         self.x.extend(rows.x)
         for name in ("at", "plus", "minus", "scale"):
             getattr(self, name).fill(getattr(rows, name))
@@ -222,7 +222,7 @@ class GrowingOuter:
 
 
 def keep_ragged(indptr: Growing, which: Ints, *columns: Growing) -> None:
-    """Drop all but these entries, whose values `indptr` divides."""
+    """Drop all but these entries, whose values `indptr` delimits."""
     begin, end = indptr.view[which], indptr.view[which + 1]
     for column in columns:
         column.keep_runs(begin, end)
@@ -231,13 +231,13 @@ def keep_ragged(indptr: Growing, which: Ints, *columns: Growing) -> None:
 
 @bare_kernel
 def close_up(values: NDArray[Any], begin: Ints, end: Ints) -> int:
-    """Moves these runs, given in ascending order, to the front, one after the other; returns where they end.
+    """Move these runs, given in ascending order, to the front, one after the other; return where they end.
 
     In place: a copy of all rows of a large cache takes longer than to compute on them, as its memory is new.
     """
     to = 0
     for r in range(len(begin)):
-        if begin[r] == to:  # it is there already, as are all before it
+        if begin[r] == to:  # already in position, like all before it
             to = end[r]
         else:
             for k in range(begin[r], end[r]):

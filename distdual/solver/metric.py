@@ -26,18 +26,18 @@ from distdual.solver.regularizer import Prior
 
 
 class Plain(NamedTuple):
-    """R(w) = 1/2 ||w||²: w is v. Inner products of constraints that share a slack may be kept for the ascent."""
+    """R(w) = 1/2 ||w||², so w is v; optionally with inner products of constraints that share a slack."""
 
-    gram_indptr: Ints = np.empty(0, dtype=np.int64)  # (n + 1,), or nothing where none are kept
-    gram: Floats = np.empty(0)  # ⟨x_k, x_j⟩ for each k and the older j of its group, these in order of age
+    gram_indptr: Ints = np.empty(0, dtype=np.int64)  # (n + 1,), or empty if none are kept
+    gram: Floats = np.empty(0)  # ⟨x_k, x_j⟩ for each k and the older j of its group, oldest first
 
 
 class Diagonal(NamedTuple):
-    """A precision per weight, and weights that may not be negative."""
+    """A precision per weight, and weights that must not be negative."""
 
     mean: Floats
     variance: Floats  # 1 / precision
-    floor: Floats  # 0 where w_k ≥ 0 is asked for, else −∞
+    floor: Floats  # 0 where w_k ≥ 0 is required, else −∞
 
 
 class Full(NamedTuple):
@@ -50,14 +50,14 @@ Space = Plain | Diagonal | Full
 
 
 def space_of(prior: Prior, images: Floats) -> Space:
-    """The kernels' view of a prior; `images` are Λ⁻¹ x of the cached rows, which only a full Λ needs."""
+    """Return the kernels' view of a prior; `images` are Λ⁻¹ x of the cached rows, for a full Λ only."""
     if prior.plain:
         return Plain()
     return Full(images) if prior.full else Diagonal(prior.centre, prior.variance, prior.floor)
 
 
 def move(space: Space, rows: Rows, k: int, step: float, w: Floats, v: Floats) -> None:
-    """α_k += step as seen by w and v. `v` is kept by Diagonal alone; the others rebuild it before a bound."""
+    """Apply α_k += step to w and v. Only Diagonal updates `v`; the others rebuild it before a bound."""
     if isinstance(space, Plain):
         add(rows, k, step, w)
     elif isinstance(space, Full):
@@ -68,7 +68,7 @@ def move(space: Space, rows: Rows, k: int, step: float, w: Floats, v: Floats) ->
 
 
 def curvature(space: Space, rows: Rows, k: int) -> float:
-    """x_kᵀ Λ⁻¹ x_k: no step along α_k meets more curvature, and exactly this much where no weight is clipped."""
+    """x_kᵀ Λ⁻¹ x_k: the curvature along α_k, or an upper bound on it where weights are clipped."""
     if isinstance(space, Plain):
         return norm2(rows, k)
     row = np.zeros(len(space.mean) if isinstance(space, Diagonal) else space.images.shape[1])
@@ -97,7 +97,7 @@ def _class(space: Any) -> Any:
 
 @bare_kernel
 def shift_dense(space: Diagonal, values: Singles, offset: int, step: float, w: Floats, v: Floats) -> None:
-    """v += step · values from `offset` on, and w follows."""
+    """v += step · values from `offset` on, and update w."""
     for j in range(len(values)):
         c = offset + j
         v[c] += step * values[j]
@@ -108,7 +108,7 @@ def shift_dense(space: Diagonal, values: Singles, offset: int, step: float, w: F
 def shift_csr(
     space: Diagonal, indices: Any, values: Singles, begin: int, end: int, offset: int, step: float, w: Floats, v: Floats
 ) -> None:
-    """The same for a sparse row."""
+    """Apply the same update for a sparse row."""
     at, x = indices[begin:end], values[begin:end]
     for j in range(len(x)):
         c = np.uint64(offset + at[j])
@@ -117,7 +117,7 @@ def shift_csr(
 
 
 def shift(space: Diagonal, x: Features, k: int, offset: int, step: float, w: Floats, v: Floats) -> None:
-    """v += step · x_k from `offset` on, and w follows; for kernels, which see `_shift`."""
+    """v += step · x_k from `offset` on, and update w; kernels use `_shift`."""
     if isinstance(x, DenseRows):
         shift_dense(space, x.values[k], offset, step, w, v)
     else:

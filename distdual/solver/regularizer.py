@@ -52,7 +52,7 @@ class Prior:
             raise InputError("prior.precision must be a symmetric matrix")
         if precision.ndim == 2:
             try:
-                self._cholesky  # noqa: B018 - computed here so that a bad matrix is told at once
+                self._cholesky  # noqa: B018 - computed here to reject a bad matrix at once
             except LinAlgError:
                 raise InputError("prior.precision must be positive definite") from None
 
@@ -62,7 +62,7 @@ class Prior:
 
     @property
     def plain(self) -> bool:
-        """No prior at all: w = v."""
+        """Whether there is no prior, so that w = v."""
         bounded = self.nonnegative is not None and len(self.nonnegative) > 0
         return self.mean is None and self.precision is None and not bounded
 
@@ -77,7 +77,7 @@ class Prior:
 
     @cached_property
     def floor(self) -> Floats:
-        """The least value of each weight."""
+        """Lower bound of each weight."""
         floor = np.full(self.n_weights, -np.inf)
         if self.nonnegative is not None:
             floor[self.nonnegative] = 0.0
@@ -96,14 +96,14 @@ class Prior:
         return np.ascontiguousarray(cho_solve(self._cholesky, v.T).T)
 
     def weights(self, v: Floats) -> Floats:
-        """∇R*(v): the weights that belong to v = Σ α x. With a full Λ they are not clipped."""
+        """Return w = ∇R*(v) for v = Σ α x; with a full Λ it is not clipped."""
         if self.plain:
             return v.copy()
         w: Floats = self.centre + self.whiten(v)
         return w if self.full else np.maximum(w, self.floor)
 
     def feasible(self, w: Floats) -> Floats:
-        """The nearest w that keeps w_k ≥ 0, a copy: what an upper bound is taken at."""
+        """Return the nearest w with w_k ≥ 0, as a copy, for an upper bound."""
         return w.copy() if self.plain else np.maximum(w, self.floor)
 
     def penalty(self, w: Floats) -> float:

@@ -17,7 +17,7 @@ from distdual.data.storage.location import Location
 from distdual.errors import InputError, Suspended
 from distdual.jobs import coordinator_task as coordinate
 from distdual.jobs.job_record import TASK, Record, read, save
-from distdual.jobs.submit import LOST, Job, anywhere, check_apart, submit
+from distdual.jobs.submit import LOST, Job, anywhere, check_conflicts, submit
 from distdual.model.io import load_model
 from tests.build import examples, write
 from tests.processes import dask_cluster, wait_until
@@ -123,7 +123,7 @@ def test_a_job_ends_certified_though_its_client_has_left(
     assert job in call(capsys, "list", "--scheduler", address).out
     assert json.loads(call(capsys, "list", "--json", "--scheduler", address).out)["jobs"][-1] == told
     assert call(capsys, "logs", job, "--scheduler", address).out.startswith("pass=0 lower=")
-    assert_refused(call(capsys, "cancel", job, "--scheduler", address), job, "ended already: done")
+    assert_refused(call(capsys, "cancel", job, "--scheduler", address), job, "already ended: done")
 
 
 def test_two_jobs_at_once_end_as_each_would_alone(client: Client, data: str, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_job_whose_worker_is_killed_goes_on_elsewhere_from_its_checkpoint(
     assert record.progress["lower"] >= before["lower"]
     assert record.progress["rounds"] >= before["rounds"]
     lines = list(job.lines())
-    second = next(k for k, line in enumerate(lines) if "attempt 2" in line.get("said", ""))
+    second = next(k for k, line in enumerate(lines) if "attempt 2 resumes from the checkpoint" in line.get("said", ""))
     rounds = [json.loads(line["round"]) for line in lines[second:] if "round" in line]
     lowers = [line["lower"] for line in rounds if line["totals"]["rounds"] > before["rounds"]]
     assert lowers == sorted(lowers)
@@ -294,17 +294,17 @@ def test_two_modules_of_one_name_do_not_run_at_a_time() -> None:
     def of(model: str, **more: Any) -> Record:
         return Record(**{"id": model, "model": model, "data": "", "problem": "mine:A", "submitted": 0.0, **more})
 
-    check_apart(of("a", module="1"), [of("b", module="1"), of("c", module="2", code=0), of("d", problem="your:A")])
+    check_conflicts(of("a", module="1"), [of("b", module="1"), of("c", module="2", code=0), of("d", problem="your:A")])
     with pytest.raises(InputError, match="job b runs with another module of the same name"):
-        check_apart(of("a", module="1"), [of("b", module="2")])
+        check_conflicts(of("a", module="1"), [of("b", module="2")])
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["status", "nobody"], ["nobody", "knows of no such job"]),
-        (["logs", "nobody"], ["nobody", "knows of no such job"]),
-        (["cancel", "nobody"], ["nobody", "knows of no such job"]),
+        (["status", "nobody"], ["nobody", "has no such job"]),
+        (["logs", "nobody"], ["nobody", "has no such job"]),
+        (["cancel", "nobody"], ["nobody", "has no such job"]),
         (["status"], ["either a job id or --all"]),
         (["status", "one", "--all"], ["either a job id or --all"]),
     ],
