@@ -29,11 +29,11 @@ NEEDED = (
 )
 ASKING = """#!{python} -SE
 import json, os, socket, sys
-with socket.socket(socket.AF_UNIX) as asked:
-    asked.connect({address!r})
-    socket.send_fds(asked, [b"!"], [0, 1, 2])
-    asked.sendall(json.dumps([{name!r}, sys.argv[1:], os.getcwd(), dict(os.environ)]).encode() + b"\\n")
-    answer = asked.makefile().read()
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.connect({address!r})
+    socket.send_fds(connection, [b"!"], [0, 1, 2])
+    connection.sendall(json.dumps([{name!r}, sys.argv[1:], os.getcwd(), dict(os.environ)]).encode() + b"\\n")
+    answer = connection.makefile().read()
 sys.exit(int(answer) if answer else 139)
 """
 
@@ -71,27 +71,27 @@ def serve(address: str) -> None:
         server.listen()
         os.rename(f"{address}.new", address)
         while True:
-            asked, _ = server.accept()
+            connection, _ = server.accept()
             if os.fork() == 0:
                 server.close()
-                answer(asked)
-            asked.close()
+                answer(connection)
+            connection.close()
 
 
-def answer(asked: Any) -> None:
+def answer(connection: Any) -> None:
     """Run a request with the client's files and send the exit code; never returns."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    _, files, _, _ = socket.recv_fds(asked, 1, 3)
-    with asked.makefile() as request:
+    _, files, _, _ = socket.recv_fds(connection, 1, 3)
+    with connection.makefile() as request:
         name, arguments, folder, env = json.loads(request.readline())
-    for place, file in enumerate(files):
-        os.dup2(file, place)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
         os.close(file)
-    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(place, mode, closefd=False) for place, mode in enumerate("rww"))
+    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode, closefd=False) for number, mode in enumerate("rww"))
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(env)
-    sys.path += [place for place in env.get("PYTHONPATH", "").split(":") if place and place not in sys.path]
+    sys.path += [path for path in env.get("PYTHONPATH", "").split(":") if path and path not in sys.path]
     code: Any = 1
     try:
         run(name, arguments)
@@ -105,7 +105,7 @@ def answer(asked: Any) -> None:
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
-        asked.sendall(str(code).encode())
+        connection.sendall(str(code).encode())
         os._exit(0)
 
 

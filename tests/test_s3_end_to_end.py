@@ -215,11 +215,11 @@ def test_a_run_continues_on_appended_data_and_the_old_model_still_verifies(
     """Verify reads each object once: two arrays per shard, and no appended shards."""
     monkeypatch.chdir(tmp_path)
     with proxy_of(s3) as proxy:
-        place = s3.url("grows")
-        data, options = f"{place}/data", proxy.storage_options
+        url = s3.url("grows")
+        data, options = f"{url}/data", proxy.storage_options
         (tmp_path / "s3.toml").write_text(storage(options))
-        options = ["--problem", "binary", "--storage-options", "s3.toml"]
-        assert call(capsys, "prepare", source, data, *options, "--shard-bytes", 2000).code == 0
+        arguments = ["--problem", "binary", "--storage-options", "s3.toml"]
+        assert call(capsys, "prepare", source, data, *arguments, "--shard-bytes", 2000).code == 0
         n_shards = open_dataset(Location(data, options)).n_shards
 
         def trained(name: str, **solver: Any) -> dict[str, Any]:
@@ -227,31 +227,31 @@ def test_a_run_continues_on_appended_data_and_the_old_model_still_verifies(
                 "data": {"url": data, "storage_options": options},
                 "problem": {"kind": "binary"},
                 "solver": solver,
-                "output": {"url": f"{place}/{name}", "storage_options": options},
+                "output": {"url": f"{url}/{name}", "storage_options": options},
             }
             return dict(train(config).certificate)
 
         old = trained("old")
-        assert call(capsys, "prepare", source, data, *options, "--append").code == 0
+        assert call(capsys, "prepare", source, data, *arguments, "--append").code == 0
         proxy.take()
-        found = verify(Location(f"{place}/old", options))
+        found = verify(Location(f"{url}/old", options))
         chunks = [path for method, path in proxy.take() if "/data/" in path and re.search(r"/(x|y)/c/", path)]
         assert found.certified
         assert (found.n_shards, found.appended, found.target) == (n_shards, n_shards, old["target"])
         assert found.lower == pytest.approx(old["lower"], rel=1e-9)
         assert len(chunks) == len(set(chunks)) == found.gets == 2 * n_shards
-        ran = call(capsys, "verify", f"{place}/old", "--storage-options", "s3.toml")
+        ran = call(capsys, "verify", f"{url}/old", "--storage-options", "s3.toml")
         assert ran.code == 0
         assert (
             f"target {old['target']:.2e}\n  of the first {n_shards} shards; {n_shards} were appended later" in ran.out
         )
 
-        hot = trained("hot", start=f"{place}/old")
+        warm = trained("warm", start=f"{url}/old")
         cold = trained("cold")
-        assert hot["certified"]
-        assert hot["lower"] == pytest.approx(cold["lower"], rel=2e-3)
-        assert hot["gets"] >= 2 * 2 * n_shards
-        assert verify(Location(f"{place}/hot", options)).findings == ()
+        assert warm["certified"]
+        assert warm["lower"] == pytest.approx(cold["lower"], rel=2e-3)
+        assert warm["gets"] >= 2 * 2 * n_shards
+        assert verify(Location(f"{url}/warm", options)).findings == ()
 
 
 def wait_for_first_line(log: Path, process: subprocess.Popen[str]) -> None:
