@@ -1,4 +1,4 @@
-"""What does a small fit cost? SVC on scikit-learn's digits beside LinearSVC, with the defaults of each.
+"""Times of small fits: SVC and LinearSVC on scikit-learn's digits, with the defaults of each.
 
     python -m benchmarks.estimators
 
