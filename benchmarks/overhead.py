@@ -22,7 +22,7 @@ import numpy as np
 import psutil
 
 from distdual.cluster.dask_client import connect
-from distdual.cluster.executor import DaskExecutor
+from distdual.cluster.dask_executor import DaskExecutor
 from distdual.config import ClusterConfig
 from distdual.data.dataset import open_dataset
 from distdual.data.prepare.api import prepare_arrays

@@ -4,9 +4,9 @@
     dual     D(α) = Σ_k α_k l_k − 1/2 ||w||²      w = Σ_k α_k x_k,   α ≥ 0,   Σ_{k of i} α_k ≤ C_i
     always   D(α) ≤ P(w*) ≤ P(w)
 
-Files, in the order data flows: config, data, problems, certificate, workers, coordinator, model, checkpoint, report,
-training, verification, prediction, heldout, sweeping, jobs, estimators, selftest, quickstart, completion, console,
-commands, job_commands, cli.
+Rooms, in the order data flows and imports go: errors, interrupt, field_docs, config, kernels, data, problems,
+data/prepare, scan, cluster, solver, model, certificate, report, coordinator, jobs, problems/user/self_check,
+estimators, quickstart, cli.
 """
 
 from typing import TYPE_CHECKING, Any

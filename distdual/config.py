@@ -1,4 +1,4 @@
-"""Everything a run can be told, and nothing it works out for itself."""
+"""The configuration of a run: one frozen dataclass per section, read from TOML and checked."""
 
 import dataclasses
 import difflib
@@ -34,7 +34,7 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
 
 
 def check_pattern(name: str, value: str, choices: Sequence[str]) -> None:
-    """Like check_choice, where a choice such as "idle:N" stands for a word and a positive whole number."""
+    """Like check_choice, where a choice such as "idle:N" stands for a word and a positive integer."""
     word, colon, number = value.partition(":")
     fits = any(choice.partition(":")[0] == word and (":" in choice) == bool(colon) for choice in choices)
     if not fits or (colon and not (number.isascii() and number.isdigit() and int(number) > 0)):
@@ -47,7 +47,7 @@ def check_seconds(name: str, value: float) -> None:
 
 
 def check_address(name: str, address: str) -> None:
-    """Say at once what Dask would say late or not clearly."""
+    """Refuse early what Dask would report late or unclearly."""
     if not ADDRESS.fullmatch(address):
         raise InputError(f"{name} {address}: not an address; expected one such as tcp://10.0.0.1:8786")
 
@@ -55,13 +55,13 @@ def check_address(name: str, address: str) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig:
     url: str
-    """The data set: a local folder or an fsspec URL such as s3://bucket/folder."""
+    """Path or URL of the data set: a local folder or an fsspec URL such as s3://bucket/folder."""
 
     storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
-    """How to reach it, as fsspec takes it. Never written to a model, a log or an error message."""
+    """fsspec options for data.url, such as credentials. Never written to a model, a log or an error message."""
 
     retry_seconds: float = RETRY_SECONDS
-    """For so long workers ask a remote storage again that fails to give them a shard; the run then ends."""
+    """Seconds to keep retrying a failed shard read from remote storage before the run ends."""
 
     def __post_init__(self) -> None:
         check_url("data.url", self.url)
@@ -71,10 +71,10 @@ class DataConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemConfig:
     kind: str
-    """What is learnt: one of the built-in problems, such as "binary", or your own "package.module:Class"."""
+    """Learning problem: a built-in one, such as "binary", or your own as "package.module:Class"."""
 
     options: dict[str, Any] = field(default_factory=dict)
-    """The problem's own keys, as they stand in [problem]; the problem checks them."""
+    """The problem's own keys of [problem], checked by the problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,42 +89,42 @@ class SolverConfig:
     """Stop after this many passes over the data set, certified or not."""
 
     max_seconds: float = math.inf
-    """Stop after this time, certified or not."""
+    """Stop after this many seconds, certified or not."""
 
     schedule: str = "slope"
     """When to scan and when to ascend: "slope", "gap", "one-pass", "ratio:R", "reprocess:K", "mine" or "batch"."""
 
     average: bool = False
-    """With schedule "reprocess:K": offer w̄, the average over process steps, as the model."""
+    """With schedule "reprocess:K": consider w̄, the average over process steps, for the model."""
 
     prune: str = "idle:3"
-    """Which constraints with α = 0 are dropped after a pass: "aggressive" all, "idle:N" those idle for N once
-    they are a twentieth of all, "never".
+    """Which constraints with α = 0 to drop after a pass: all ("aggressive"), those idle for N passes once they make up
+    a twentieth of the cache ("idle:N"), or none ("never").
 
-    Where all examples share one slack, a pass adds but one constraint, and N counts eightfold.
+    With slack "all" a pass adds only one constraint, and a constraint may stay idle for 8·N passes.
     """
 
     slack: str = "auto"
-    """Who shares a slack: each "example" has its own, a "block:N" of N neighbours, a "shard", "all", or as it fits."""
+    """Which examples share a slack: none ("example"), N neighbours ("block:N"), a "shard" or "all"; "auto" chooses."""
 
     cache_bytes: float = math.inf
-    """Memory for cached constraints; where it runs short, they are coalesced. The bounds stay proven."""
+    """Memory limit for cached constraints, which are coalesced to stay below it. The bounds stay proven."""
 
     offender_cache: int = 0
-    """With shared slacks: how many recent offenders of an example workers try before they call the oracle."""
+    """With shared slacks: number of recent offenders per example that workers try before they call the oracle."""
 
     start: str | None = None
-    """A model whose dual to start from, trained on the same data or on its first shards."""
+    """Model to warm-start from with its dual, trained on the same data or on its first shards."""
 
     seed: int = 0
-    """Decides the order of shards and of ascent steps."""
+    """Random seed for the order of shards and of ascent steps."""
 
     mode: str = "deterministic"
-    """"deterministic": fixed rounds; the weights do not depend on the number of workers, bit for bit. "async": workers
-    scan while the coordinator ascends, and neither waits for the other; the bounds are as proven."""
+    """"deterministic": fixed rounds; the weights are bit-identical for any number of workers. "async": workers scan
+    while the coordinator ascends, and neither waits for the other; the bounds are equally proven."""
 
     max_staleness: int = 8
-    """With mode "async": how many versions of the weights may be published while a scan is under way."""
+    """With mode "async": largest number of new weight versions that may be published during a scan."""
 
     def __post_init__(self) -> None:
         if not 0 < self.C < math.inf:
@@ -154,13 +154,13 @@ class SolverConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorConfig:
     mean: str | None = None
-    """Where the weights are drawn to: a .npy file or a model folder, for transfer. Default: 0."""
+    """Prior mean of the weights: a .npy file, or a model folder for transfer learning. Default: 0."""
 
     precision: float | str = 1.0
-    """How strongly: a number, or a .npy file with one number a weight or with a full matrix."""
+    """Prior precision: a number, or a .npy file with one number per weight or with a full matrix."""
 
     nonnegative: list[Any] = field(default_factory=list)
-    """Weights that may not be negative: numbers from 0, or ranges such as "0:10" (without the 10)."""
+    """Weights constrained to be nonnegative: indices from 0, or ranges such as "0:10" (10 excluded)."""
 
     def __post_init__(self) -> None:
         if isinstance(self.precision, float) and not 0 < self.precision < math.inf:
@@ -170,7 +170,7 @@ class PriorConfig:
 
 
 def index_range(item: Any) -> range:
-    """Weights named by a number or by "first:last"."""
+    """Indices of the weights that `item` names: an index or "first:last"."""
     if isinstance(item, int) and not isinstance(item, bool) and item >= 0:
         return range(item, item + 1)
     found = re.fullmatch(r"(\d+):(\d+)", item) if isinstance(item, str) else None
@@ -182,13 +182,13 @@ def index_range(item: Any) -> range:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalCluster:
     workers: int = 2
-    """Worker processes."""
+    """Number of worker processes."""
 
     threads: int = 1
-    """Threads in each; kernels release the GIL."""
+    """Threads per worker; kernels release the GIL."""
 
     memory: str = "auto"
-    """Memory limit of each worker, for example "4GiB"; "auto" shares the machine's among them."""
+    """Memory limit per worker, for example "4GiB"; "auto" divides the machine's memory among the workers."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"auto|\d+(\.\d+)? *([kMGTP]i?)?B?", self.memory):
@@ -205,43 +205,43 @@ class ClusterConfig:
     """Address of a running Dask scheduler, for example "tcp://10.0.0.1:8786"."""
 
     local: LocalCluster | None = None
-    """Start a Dask cluster on this machine. Without both, shards are scanned by threads of this process."""
+    """Start a Dask cluster on this machine. Without scheduler and local, threads of this process scan the shards."""
 
     timeout: float = 10.0
     """Seconds to wait for the scheduler and for its first worker."""
 
     patience: float = 300.0
-    """Seconds that all workers, or the scheduler, may be away during a run before it ends."""
+    """Seconds to wait during a run for a lost scheduler, or for a worker when all are lost, before the run ends."""
 
     silence: float = 60.0
-    """Seconds without a sign of life after which a worker is given up and its scans go to others."""
+    """Seconds without a heartbeat after which a worker counts as failed and its scans move to other workers."""
 
     scan_timeout: float = 1800.0
-    """Seconds that may pass without the end of any scan, though there are workers, before the run ends."""
+    """Seconds without any finished scan, although workers are connected, before the run ends."""
 
     tls_ca: str | None = None
-    """PEM file of the authority that the scheduler's certificate must be of; goes with an address tls://host:port."""
+    """PEM file of the certificate authority that signed the scheduler's certificate; for addresses tls://host:port."""
 
     tls_cert: str | None = None
-    """PEM file of the certificate to show to the scheduler."""
+    """PEM file of the client certificate to present to the scheduler."""
 
     tls_key: str | None = None
-    """PEM file of its key."""
+    """PEM file of the client certificate's private key."""
 
     def __post_init__(self) -> None:
         if self.scheduler is not None:
             check_address("cluster.scheduler", self.scheduler)
         self._check_tls()
         if self.scheduler and self.local:
-            raise InputError("cluster.scheduler and cluster.local exclude each other: name one")
+            raise InputError("cluster.scheduler and cluster.local exclude each other: set one")
         for name in ("timeout", "patience", "silence", "scan_timeout"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"cluster.{name} must be a positive number of seconds, got {getattr(self, name)}")
 
     def _check_tls(self) -> None:
-        told = {name: getattr(self, name) for name in TLS}
-        missing = [f"cluster.{name}" for name, file in told.items() if file is None]
-        if 0 < len(missing) < len(told):
+        files = {name: getattr(self, name) for name in TLS}
+        missing = [f"cluster.{name}" for name, file in files.items() if file is None]
+        if 0 < len(missing) < len(files):
             raise InputError(f"cluster.tls_ca, tls_cert and tls_key go together: {' and '.join(missing)} not given")
         if not missing and not (self.scheduler or "").startswith("tls://"):
             found = self.scheduler or "no address"
@@ -254,28 +254,28 @@ class OutputConfig:
     """The model folder to write, local or remote."""
 
     storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
-    """How to reach it, as fsspec takes it."""
+    """fsspec options for output.url, such as credentials."""
 
     retry_seconds: float = RETRY_SECONDS
-    """For so long a remote storage that fails to take a file is asked again; the run then ends."""
+    """Seconds to keep retrying a failed write to remote storage before the run ends."""
 
     overwrite: bool = False
-    """Replace a model that is there already."""
+    """Replace an existing model."""
 
     dual: str = "full"
-    """"full": all that `verify` needs to rebuild the lower bound; "summary": the bound then rests on the trainer."""
+    """"full": save all that `verify` needs to rebuild the lower bound; "summary": `verify` trusts the trainer."""
 
     log: str | None = None
-    """A local file that gets one JSON object a line for every round."""
+    """Local file for the run log, one JSON object per line and round."""
 
     mlflow: str | None = None
-    """An MLflow tracking server, as http://host:5000, or another tracking URI; needs distdual[mlflow]."""
+    """MLflow tracking URI, such as http://host:5000; needs distdual[mlflow]."""
 
     tensorboard: str | None = None
-    """A local folder of this run's own for TensorBoard; needs distdual[tensorboard]."""
+    """Local TensorBoard folder for this run alone; needs distdual[tensorboard]."""
 
     checkpoint_every: float = 0.0
-    """Seconds between checkpoints, which go to the model folder until the run has ended; 0 for none but on SIGTERM."""
+    """Seconds between checkpoints, kept in the model folder until the run ends; 0: a checkpoint only on SIGTERM."""
 
     def __post_init__(self) -> None:
         check_url("output.url", self.url)
@@ -298,17 +298,18 @@ class Config:
     cluster: ClusterConfig = ClusterConfig()
 
     def public(self) -> dict[str, Any]:
-        """What may be written down: everything but how to reach the storage."""
-        told = dataclasses.asdict(self)
+        """The configuration as models and logs record it: everything but storage options."""
+        sections = dataclasses.asdict(self)
         for section in ("data", "output"):
-            del told[section]["storage_options"]
-        told["problem"] = {"kind": self.problem.kind, **self.problem.options}
-        told["solver"] = {key: value for key, value in told["solver"].items() if value != math.inf}  # JSON has none
-        return told
+            del sections[section]["storage_options"]
+        sections["problem"] = {"kind": self.problem.kind, **self.problem.options}
+        solver = sections["solver"]
+        sections["solver"] = {key: value for key, value in solver.items() if value != math.inf}  # JSON has no infinity
+        return sections
 
 
 def load(path: str | Path, settings: Sequence[str] = (), cluster: Mapping[str, Any] | None = None) -> Config:
-    """Read a TOML file, apply settings such as "solver.C=0.1", and put the scheduler of `cluster` above all."""
+    """Read a TOML file and apply settings such as "solver.C=0.1"; keys of `cluster` take precedence over both."""
     table = read_table(path)
     for setting in settings:
         apply(table, setting)
@@ -329,7 +330,7 @@ def read_table(path: str | Path) -> dict[str, Any]:
 
 
 def from_table(table: Mapping[str, Any], source: str = "config") -> Config:
-    """Check a table of sections and turn it into a Config; `source` is what messages call it."""
+    """Check a table of sections and turn it into a Config; error messages name it `source`."""
     sections = dict(table)
     problem = sections.get("problem")
     if isinstance(problem, Mapping):
@@ -345,7 +346,7 @@ def from_table(table: Mapping[str, Any], source: str = "config") -> Config:
 
 
 def apply(table: dict[str, Any], setting: str) -> None:
-    """Put one "section.key=value" into `table`; the value is TOML, or else a plain string."""
+    """Set one "section.key=value" in `table`; a value that is not valid TOML is taken as a string."""
     name, equals, text = setting.partition("=")
     keys = [key.strip() for key in name.split(".")]
     if not equals or len(keys) < 2 or not all(keys):
@@ -358,7 +359,7 @@ def apply(table: dict[str, Any], setting: str) -> None:
 
 
 def toml_value(text: str) -> Any:
-    """`text` as TOML reads it after an equals sign, or as it stands."""
+    """`text` parsed as a TOML value, or unchanged if it is none."""
     try:
         found = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
@@ -367,7 +368,7 @@ def toml_value(text: str) -> Any:
 
 
 def parse(cls: type[T], table: Any, source: str, prefix: str = "") -> T:
-    """Make the dataclass `cls` of a TOML table: no unknown key, no missing key, no value of another type."""
+    """Build the dataclass `cls` from a TOML table; refuse unknown keys, missing keys and values of a wrong type."""
     if not isinstance(table, Mapping):
         raise InputError(f"{source}: {prefix.rstrip('.')} must be a section, got {shown(prefix, table)}")
     fields = {f.name: f for f in dataclasses.fields(cast(Any, cls))}
@@ -412,7 +413,7 @@ def convert(hint: Any, value: Any, source: str, name: str) -> Any:
 
 
 def shown(name: str, value: Any) -> str:
-    """A value as an error message may show it: nothing that could hold credentials."""
+    """`value` as shown in error messages, with nothing that could hold credentials."""
     if isinstance(value, Mapping):
         return "a table"
     if isinstance(value, list):
@@ -424,7 +425,7 @@ def shown(name: str, value: Any) -> str:
 
 
 def nearest(key: str, known: Mapping[str, Any], prefix: str = "") -> str:
-    """The end of a sentence about an unknown key."""
+    """The suggestion that ends an error message about an unknown key."""
     if not known:
         return "; there are none"
     folded = {name.casefold(): name for name in known}
@@ -435,7 +436,7 @@ def nearest(key: str, known: Mapping[str, Any], prefix: str = "") -> str:
 
 
 def check_url(name: str, url: str) -> None:
-    """Refuse an address that is empty, or that holds credentials: it will be shown and written down."""
+    """Refuse a URL that is empty or holds credentials, since URLs are displayed and recorded."""
     if not url.strip():
         raise InputError(f"{name} must name a folder, got an empty string")
     for protocol, host in re.findall(r"(\w+)://([^/]*)", url):

@@ -1,4 +1,4 @@
-"""What does each field of a dataclass mean? The string below it says so; help and documentation read it from there."""
+"""The meaning of each dataclass field, read from the string below it, for help texts and documentation."""
 
 import ast
 import dataclasses
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 class Field(NamedTuple):
     name: str
     hint: Any
-    default: Any  # dataclasses.MISSING where it must be given
+    default: Any  # dataclasses.MISSING if required
     meaning: str
 
 
 def fields_of(cls: Any) -> Iterator[Field]:
-    """The fields of a dataclass, in order, those that it inherits among them."""
+    """The fields of a dataclass in order, including inherited ones."""
     meanings, hints = meanings_of(cls), typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
         factory = field.default_factory
@@ -33,11 +33,11 @@ def meanings_of(cls: Any) -> dict[str, str]:
             (tree,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
             assert isinstance(tree, ast.ClassDef)
             for field, below in zip(tree.body, tree.body[1:], strict=False):
-                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and (text := said(below)):
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and (text := string(below)):
                     found[field.target.id] = inspect.cleandoc(text)
     return found
 
 
-def said(node: ast.stmt) -> str | None:
+def string(node: ast.stmt) -> str | None:
     text = node.value if isinstance(node, ast.Expr) else None
     return text.value if isinstance(text, ast.Constant) and isinstance(text.value, str) else None

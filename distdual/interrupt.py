@@ -1,4 +1,4 @@
-"""How do Ctrl-C and SIGTERM end a run in good order?"""
+"""Signal handlers that let Ctrl-C and SIGTERM end a run cleanly."""
 
 import contextlib
 import signal
@@ -8,52 +8,52 @@ from types import FrameType
 
 
 @contextlib.contextmanager
-def on_interrupt(tell: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
-    """Within the block the first SIGINT is remembered, and told by the function this yields; the second interrupts."""
-    asked = threading.Event()
+def on_interrupt(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
+    """Yield a function that returns True after the first SIGINT; the second raises KeyboardInterrupt."""
+    received = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set  # only the main thread may handle signals
+        yield received.is_set  # only the main thread may handle signals
         return
 
     def handle(_: int, __: FrameType | None) -> None:
-        if asked.is_set():
+        if received.is_set():
             raise KeyboardInterrupt
-        asked.set()
-        tell("finishing this step, then certifying what there is; Ctrl-C again to give up at once")
+        received.set()
+        say("finishing this step, then certifying the current model; press Ctrl-C again to quit immediately")
 
     before = signal.signal(signal.SIGINT, handle)
     try:
-        yield asked.is_set
+        yield received.is_set
     finally:
         signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager
 def on_terminate() -> Iterator[Callable[[], bool]]:
-    """Within the block the first SIGTERM is remembered, and told by the function this yields; the second ends all."""
-    asked = threading.Event()
+    """Yield a function that returns True after the first SIGTERM; the second ends the process."""
+    received = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
+        yield received.is_set
         return
 
     def handle(_: int, __: FrameType | None) -> None:
-        asked.set()
+        received.set()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     before = signal.signal(signal.SIGTERM, handle)
     try:
-        yield asked.is_set
+        yield received.is_set
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager
 def children_ignore_interrupts() -> Iterator[None]:
-    """Processes started within the block do not see Ctrl-C, which a terminal sends to all: this one ends them."""
+    """Shield processes started within the block from Ctrl-C, which a terminal sends to all of them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited by what is started
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited by child processes
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""The main job on an embedded default: scikit-learn's digits, even against odd, on a local Dask cluster."""
+"""The quickstart: train and verify on scikit-learn's digits, even against odd, on a local Dask cluster."""
 
 import json
 from collections.abc import Callable
@@ -14,9 +14,10 @@ from distdual.config import ClusterConfig, Config, LocalCluster, load
 from distdual.coordinator.run import Result, train
 from distdual.data.prepare.api import prepare_arrays
 from distdual.errors import InputError
+from distdual.problems.binary import Binary
 from distdual.report.round_log import Round
 
-SHARD_BYTES = 32 << 10  # small shards, so that two workers have something to share
+SHARD_BYTES = 32 << 10  # small enough for several shards per worker
 
 MARK = "# Written by `distdual quickstart`"
 
@@ -45,16 +46,16 @@ overwrite = true
 
 
 def prepare_digits(folder: Path) -> Config:
-    """Write the data set and the config; a folder that holds anything but an earlier quickstart is left alone."""
+    """Write the data set and the config; refuse a folder that holds anything but an earlier quickstart."""
     config = folder / "quickstart.toml"
     try:
         check_folder(folder, config)
         folder.mkdir(parents=True, exist_ok=True)
         config.write_text(config_text(folder, config), encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{folder}: cannot be used as a folder: {error.strerror}; name another with --dir") from None
+        raise InputError(f"{folder}: not usable as a folder: {error.strerror}; choose another with --dir") from None
     data = (folder / "data").as_posix()
-    prepare_arrays(*digits(), data, "binary", shuffle=0, shard_bytes=SHARD_BYTES, overwrite=True)
+    prepare_arrays(*digits(), data, Binary.kind, shuffle=0, shard_bytes=SHARD_BYTES, overwrite=True)
     return load(config)
 
 
@@ -62,18 +63,18 @@ def check_folder(folder: Path, config: Path) -> None:
     if not folder.exists() or not any(folder.iterdir()):
         return
     if not config.exists() or not config.read_text(encoding="utf-8", errors="replace").startswith(MARK):
-        raise InputError(f"{folder}: already holds something else; name another folder with --dir")
+        raise InputError(f"{folder}: already contains other files; choose another folder with --dir")
 
 
 def config_text(folder: Path, config: Path) -> str:
-    """A path as a JSON string is a TOML string, too, whatever it holds."""
-    places = {"data": folder / "data", "model": folder / "model", "log": folder / "run.jsonl"}
-    quoted = {name: json.dumps(place.as_posix(), ensure_ascii=False) for name, place in places.items()}
+    """The config as TOML; paths are quoted as JSON strings, which are valid TOML strings."""
+    paths = {"data": folder / "data", "model": folder / "model", "log": folder / "run.jsonl"}
+    quoted = {name: json.dumps(path.as_posix(), ensure_ascii=False) for name, path in paths.items()}
     return CONFIG.format(mark=MARK, name=json.dumps(config.as_posix(), ensure_ascii=False), **quoted)
 
 
 def digits() -> tuple[NDArray[Any], NDArray[Any]]:
-    """1,797 images of 8 × 8 pixels between 0 and 1, and whether each shows an even or an odd digit."""
+    """1,797 images of 8 × 8 pixels scaled to [0, 1], labelled "even" or "odd"."""
     from sklearn.datasets import load_digits
 
     x, y = load_digits(return_X_y=True)

@@ -1,4 +1,4 @@
-"""Predict a data set on a Dask cluster, and print the score where its labels are known.
+"""Predict a data set on a Dask cluster, and print the score if its labels are known.
 
 python jobs/predict.py tcp://host:8786 s3://bucket/model s3://bucket/test s3://bucket/labels.npy
 """
@@ -15,12 +15,12 @@ def main() -> int:
     parser.add_argument("data")
     parser.add_argument("out", help="a .txt or a .npy file")
     parser.add_argument("--problem", help="package.module:Class of your own problem")
-    told = parser.parse_args()
-    check_output(told.out)
-    with client_of(told) as client:
-        found = predict(told.model, told.data, client, problem=told.problem)
-    save_predictions(found.labels, Location(told.out), found.lengths)
-    print(f"{len(found.labels)} predictions in {told.out}", *(found.score or {}).items(), sep="\n")
+    options = parser.parse_args()
+    check_output(options.out)
+    with client_of(options) as client:
+        found = predict(options.model, options.data, client, problem=options.problem)
+    save_predictions(found.labels, Location(options.out), found.lengths)
+    print(f"{len(found.labels)} predictions in {options.out}", *(found.score or {}).items(), sep="\n")
     return 0
 
 

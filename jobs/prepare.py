@@ -1,4 +1,4 @@
-"""Write a data set on a worker of a Dask cluster, which may be nearer to the storage than you are.
+"""Prepare a data set on a worker of a Dask cluster, which may be closer to the storage.
 
 python jobs/prepare.py tcp://host:8786 s3://bucket/a9a.xz s3://bucket/a9a --shuffle 0
 """
@@ -15,10 +15,11 @@ def main() -> int:
     parser.add_argument("--problem", default="binary")
     parser.add_argument("--shuffle", type=int)
     parser.add_argument("--shard-bytes", type=int, default=16 << 20)
-    told = parser.parse_args()
-    with client_of(told) as client:
-        options = {"shuffle": told.shuffle, "shard_bytes": told.shard_bytes}
-        for made in client.submit(prepare, told.sources, told.dest, told.problem, pure=False, **options).result():
+    options = parser.parse_args()
+    with client_of(options) as client:
+        keywords = {"shuffle": options.shuffle, "shard_bytes": options.shard_bytes}
+        done = client.submit(prepare, options.sources, options.dest, options.problem, pure=False, **keywords)
+        for made in done.result():
             print(f"{made.url}: {made.n_examples} examples in {made.n_shards} shards")
     return 0
 

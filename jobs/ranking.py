@@ -1,8 +1,8 @@
-"""A problem of one's own, from the class to a certified model: put small sets of items into order.
+"""A user-defined problem, from the class to a certified model: ranking small sets of items.
 
-An example is a set of items with their features side by side; its label spells the place of each item, counted from
-the bottom, so that "2013" says that the first item comes second and the last one first. An output is such a tuple of
-places, the loss the share of pairs that stand the other way round.
+An example is a set of items with their features side by side. Its label gives the rank of each item, counted from the
+bottom, so that in "2013" the first item comes second and the last one first. An output is such a tuple of ranks, and
+the loss is the share of pairs in the wrong order.
 
 python jobs/ranking.py runs/ranking
 """
@@ -21,7 +21,7 @@ import distdual
 from distdual.data.prepare.api import prepare_arrays
 from distdual.errors import InputError
 
-KIND = "ranking:Ranking"  # this file, by its name as a module; it is sent to Dask workers as it stands
+KIND = "ranking:Ranking"  # this file as a module; it is sent to Dask workers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Ranking(distdual.UserProblem):
 
     def __post_init__(self) -> None:
         if self.n_features % self.items or any(sorted(label) != list(self.digits()) for label in self.classes):
-            raise InputError(f"sets of {self.items} items need as many digits a label, and features for each item")
+            raise InputError(f"sets of {self.items} items need that many digits per label, and features for each item")
 
     def digits(self) -> str:
         return "".join(map(str, range(self.items)))
@@ -44,11 +44,11 @@ class Ranking(distdual.UserProblem):
         return tuple(map(int, self.classes[label]))
 
     def feature_map(self, x: Any, y: Any) -> Any:
-        """φ(x, y) = mean over pairs of (x_upper − x_lower): each item counts by those below it less those above it."""
+        """φ(x, y) = mean over pairs of (x_upper − x_lower): item weights are (items below − items above) / pairs."""
         return self.balance(np.array(y)) @ x.reshape(self.items, -1)
 
     def balance(self, y: Any) -> Any:
-        """(pairs won − pairs lost) / pairs of each item, for one output or many."""
+        """(pairs won − pairs lost) / pairs for each item, for one output or many."""
         return (2.0 * y - (self.items - 1)) / len(pairs(self.items)[0])
 
     def loss(self, y_true: Any, y: Any) -> float:
@@ -77,18 +77,18 @@ def pairs(items: int) -> Any:
 
 
 def swapped(y_true: Any, outputs: Any) -> Any:
-    """The share of pairs that each of the outputs has the other way round."""
+    """The share of pairs in the wrong order, for each of the outputs."""
     i, j = pairs(len(y_true))
     right = np.array(y_true)
     return ((right[i] > right[j]) != (outputs[:, i] > outputs[:, j])).mean(axis=1)
 
 
 def make_sets(n: int, items: int = 4, width: int = 6) -> tuple[Any, Any]:
-    """Random items whose order a linear score explains, up to some noise."""
+    """Random items ordered by a linear score with noise."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(n, items, width))
-    places = (x @ rng.normal(size=width) + rng.normal(size=(n, items))).argsort(axis=1).argsort(axis=1)
-    return x.reshape(n, -1), np.array(["".join(map(str, row)) for row in places])
+    ranks = (x @ rng.normal(size=width) + rng.normal(size=(n, items))).argsort(axis=1).argsort(axis=1)
+    return x.reshape(n, -1), np.array(["".join(map(str, row)) for row in ranks])
 
 
 def main(folder: Path) -> int:
@@ -104,8 +104,8 @@ def main(folder: Path) -> int:
     trained = distdual.train(config).certificate
     checked = distdual.verify(model, problem=KIND)
     score = distdual.predict(model, data, problem=KIND).score
-    told = {"lower": checked.lower, "upper": checked.upper, "gap": checked.gap, "score": score}
-    print(json.dumps({"certified": trained["certified"], "verified": checked.certified, **told}))
+    bounds = {"lower": checked.lower, "upper": checked.upper, "gap": checked.gap, "score": score}
+    print(json.dumps({"certified": trained["certified"], "verified": checked.certified, **bounds}))
     return 0 if trained["certified"] and checked.certified else 1
 
 

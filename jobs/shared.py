@@ -1,4 +1,4 @@
-"""What do the programs share? How they reach a cluster, and how they tell what went wrong."""
+"""Command-line arguments, the cluster connection and error messages that the programs share."""
 
 import argparse
 import os
@@ -13,23 +13,23 @@ from distdual.errors import InputError, Suspended
 
 
 def arguments(text: str | None) -> argparse.ArgumentParser:
-    """A parser with the scheduler's address and how to encrypt."""
+    """A parser with the scheduler's address and the TLS options."""
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scheduler", help="such as tcp://host:8786")
-    parser.add_argument("--timeout", type=float, default=60.0, help="seconds to wait for it and for its first worker")
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds to wait for scheduler and first worker")
     for name in TLS:
         parser.add_argument(f"--{name.replace('_', '-')}", metavar="FILE", help="PEM file, for tls:// addresses")
     return parser
 
 
-def client_of(told: argparse.Namespace) -> AbstractContextManager[Any]:
-    """A Dask client of the cluster that the arguments name."""
-    return connect(ClusterConfig(**{name: getattr(told, name) for name in ("scheduler", "timeout", *TLS)}))
+def client_of(options: argparse.Namespace) -> AbstractContextManager[Any]:
+    """A Dask client of the cluster given by the arguments."""
+    return connect(ClusterConfig(**{name: getattr(options, name) for name in ("scheduler", "timeout", *TLS)}))
 
 
 def end_with(main: Callable[[], int]) -> NoReturn:
-    """Run it; the exit code is 0 done, 1 not certified, 2 bad input, told in one line."""
-    os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")  # what fails is told once, by us
+    """Run `main` and exit: 0 done, 1 not certified, 2 bad input, with errors in one line."""
+    os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")  # errors are printed below
     try:
         sys.exit(main())
     except Suspended as error:

@@ -14,14 +14,14 @@ from distdual.config import load
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("config")
-    parser.add_argument("C", help="from:to:how many, or values with commas between them")
+    parser.add_argument("C", help="from:to:count, or comma-separated values")
     parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     parser.add_argument("--folds", type=int, default=5)
-    parser.add_argument("--score", help="the score to choose by; the problem's first if not given")
-    told = parser.parse_intermixed_args()
-    config = load(told.config, told.settings)
-    with client_of(told) as client:
-        found = distdual.sweep(config, told.C, told.folds, client, score=told.score)
+    parser.add_argument("--score", help="the score to choose by; default: the problem's first")
+    options = parser.parse_intermixed_args()
+    config = load(options.config, options.settings)
+    with client_of(options) as client:
+        found = distdual.sweep(config, options.C, options.folds, client, score=options.score)
     print(json.dumps(found.table()))
     return 0 if found.certified else 1
 

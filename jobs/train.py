@@ -2,8 +2,8 @@
 
 python jobs/train.py tcp://host:8786 configs/s3.toml solver.C=0.1
 
-SIGTERM writes a checkpoint, and --resume goes on from the last one. `distdual submit` leaves the coordinator to the
-cluster as well.
+SIGTERM writes a checkpoint, and --resume continues from the last one. `distdual submit` also runs the coordinator on
+the cluster.
 """
 
 import json
@@ -20,10 +20,10 @@ def main() -> int:
     parser.add_argument("config")
     parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     parser.add_argument("--resume", action="store_true")
-    told = parser.parse_intermixed_args()
-    config = load(told.config, told.settings)
-    with client_of(told) as client, on_terminate() as terminated:
-        result = distdual.train(config, client, resume=told.resume, terminated=terminated)
+    options = parser.parse_intermixed_args()
+    config = load(options.config, options.settings)
+    with client_of(options) as client, on_terminate() as terminated:
+        result = distdual.train(config, client, resume=options.resume, terminated=terminated)
     print(json.dumps(result.certificate))
     return 0 if result.certificate["certified"] else 1
 

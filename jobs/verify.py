@@ -11,11 +11,11 @@ import distdual
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("model")
-    parser.add_argument("--data", help="the data set, if it is no longer where the model was trained")
+    parser.add_argument("--data", help="the data set, if it has moved since the training")
     parser.add_argument("--problem", help="package.module:Class of your own problem")
-    told = parser.parse_args()
-    with client_of(told) as client:
-        checked = distdual.verify(told.model, told.data, client, problem=told.problem)
+    options = parser.parse_args()
+    with client_of(options) as client:
+        checked = distdual.verify(options.model, options.data, client, problem=options.problem)
     print(f"{checked.lower:.8g} ≤ P(w*) ≤ {checked.upper:.8g}, gap {checked.gap:.2e}", *checked.findings, sep="\n")
     return 0 if checked.certified else 1
 

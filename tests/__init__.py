@@ -1,1 +1,1 @@
-"""Tests mirror distdual/ file for file. naive.py holds an obvious version of everything, build.py makes data."""
+"""Tests mirror distdual/ file for file. naive.py has a simple reference version of everything, build.py makes data."""

@@ -1,6 +1,6 @@
-"""How does a test kill a process at every single write of an append? By forks of one that has imported everything.
+"""A program that kills an append at each of its writes, in forks of a process with everything imported.
 
-python -m tests.appending FOLDER     tells, as JSON, how many examples were there after each kill; every shard is read
+python -m tests.appending FOLDER     prints, as JSON, the number of readable examples after each kill
 """
 
 import json
@@ -28,7 +28,7 @@ def made(seed: int, n: int) -> tuple[Any, Any]:
 
 
 def dying(work: Callable[[], Any], last: int) -> None:
-    """Do it, but be killed when so many writes are done and the next one is due."""
+    """Append, but kill this process before the write after the first `writes`."""
     count, put, rename = 0, LocalStore.set, os.replace
 
     def counted() -> None:
@@ -41,7 +41,7 @@ def dying(work: Callable[[], Any], last: int) -> None:
         counted()
         await put(store, *given)
 
-    def dying_rename(*given: Any) -> None:  # by which Location writes zarr.json
+    def dying_rename(*given: Any) -> None:  # how Location writes zarr.json
         counted()
         rename(*given)
 
@@ -50,7 +50,7 @@ def dying(work: Callable[[], Any], last: int) -> None:
 
 
 def look(place: Location, *parts: tuple[Any, Any]) -> None:
-    """Read and check every shard; the data set holds these parts and nothing else."""
+    """Read and check every shard; the data set consists of exactly these parts."""
     data = open_dataset(place)
     found = np.concatenate([data.read(s).shard.x.values for s in range(data.n_shards)])
     np.testing.assert_array_equal(found, np.concatenate([x for x, _ in parts]))
@@ -61,7 +61,7 @@ def holds(place: Location, *parts: tuple[Any, Any]) -> bool:
 
 
 def at_write(place: Location, last: int) -> tuple[bool, int]:
-    """Whether the append came to its end, and how many examples there are after it; then another append is made."""
+    """Whether the append finished, and the number of examples after it; then append again."""
     old, new, later = made(0, OLD), made(1, NEW), made(2, LATER)
     assert ended(start(lambda: prepare_arrays(*old, place, "binary", shard_bytes=100))) == 0
     code = ended(start(lambda: dying(lambda: prepare_arrays(*new, place, "binary", append=True), last)))

@@ -1,13 +1,13 @@
-"""The code blocks of a Markdown file, and how each is run or checked, as the reader would.
+"""The code blocks of a Markdown file, run or checked by language.
 
-bash, python   are run, in order, in one folder
-text           what the block before it prints: the same words, and numbers that are near; a line "…" stands for any
-toml           part of a config, which is checked
-yaml           is parsed
-formula, picture, html    are to look at
+bash, python   run in order, in one folder
+text           compared with the output of the previous block: same words, close numbers; a line "…" matches any lines
+toml           checked as part of a config
+yaml           parsed
+formula, picture, html    not checked
 
-With title="NAME" a block is a file of that name, and is checked as far as its language goes. A comment before it,
-<!-- needs: slurm -->, says that it needs what a test has to stand in for; which these are is up to the caller.
+A block with title="NAME" is a file of that name and checked by its language. A comment before it, such as
+<!-- needs: slurm -->, names software that the caller replaces by a stand-in.
 """
 
 import ast
@@ -33,7 +33,7 @@ FENCE = re.compile(
 HOME = "/home/you"  # the folder in outputs
 SECTIONS = {"data", "problem", "solver", "prior", "cluster", "output"}
 NUMBER = re.compile(r"[-+−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
-COST = re.compile(r" ?(s|ms|seconds?|examples a second|passes|oracle calls|support constraints)\b")  # of no moment
+COST = re.compile(r" ?(s|ms|seconds?|examples (?:a|per) second|passes|oracle calls|support constraints)\b")  # vary
 
 
 class Block(NamedTuple):
@@ -52,13 +52,13 @@ def blocks_of(text: str) -> list[Block]:
 
 
 class Folder(NamedTuple):
-    """Where the blocks of one text are run, and with what."""
+    """The folder, environment and programs for the blocks of one text."""
 
     path: Path
     env: dict[str, str]
-    programs: Mapping[str, Sequence[str]]  # how to run a script in each language
-    replace: Mapping[str, str]  # what a test puts in place of the reader's addresses and keys
-    sessions: list[int]  # one a block: what a block starts in the background, the next may use
+    programs: Mapping[str, Sequence[str]]  # command for scripts of each language
+    replace: Mapping[str, str]  # the reader's addresses and keys → those of the test
+    sessions: list[int]  # one per block; later blocks may use background processes of earlier ones
 
     def ours(self, code: str) -> str:
         for theirs, mine in self.replace.items():
@@ -66,7 +66,7 @@ class Folder(NamedTuple):
         return code
 
     def run(self, block: Block, where: str, seconds: float = 240) -> str:
-        """What the block prints on stdout; in a session of its own, so that what it leaves running can be ended."""
+        """The block's stdout; it runs in its own session, so that its background processes can be ended."""
         script = self.path / f"block-{block.line}"
         script.write_text(self.ours(block.code), encoding="utf-8")
         with (self.path / "stdout").open("w+b") as out, (self.path / "stderr").open("w+b") as err:
@@ -81,9 +81,9 @@ class Folder(NamedTuple):
             )
             self.sessions.append(process.pid)
             code = process.wait(seconds)
-            told, complaints = (file.seek(0) or file.read().decode() for file in (out, err))
-        assert code == 0, f"{where}, line {block.line}: {block.code}\n{told}\n{complaints}"
-        return str(told).replace(str(self.path), HOME)
+            printed, complaints = (file.seek(0) or file.read().decode() for file in (out, err))
+        assert code == 0, f"{where}, line {block.line}: {block.code}\n{printed}\n{complaints}"
+        return str(printed).replace(str(self.path), HOME)
 
 
 def end_session(leader: int) -> None:
@@ -98,7 +98,7 @@ def end_session(leader: int) -> None:
 
 def run_all(text: str, folder: Folder, where: str) -> None:
     """Run and check all blocks of a text, in order."""
-    told = ""
+    printed = ""
     try:
         for block in blocks_of(text):
             place = f"{where}, line {block.line}"
@@ -108,16 +108,16 @@ def run_all(text: str, folder: Folder, where: str) -> None:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(folder.ours(block.code), encoding="utf-8")
             elif block.language in folder.programs:
-                told = folder.run(block, where)
+                printed = folder.run(block, where)
             elif block.language == "text":
-                check_output(block.code, told, place)
+                check_output(block.code, printed, place)
     finally:
         for leader in folder.sessions:
             end_session(leader)
 
 
 def check_language(block: Block, place: str) -> None:
-    """What can be said of a block without running it."""
+    """Check a block without running it."""
     if block.language == "python":
         ast.parse(block.code, place)
     elif block.language == "bash":
@@ -132,7 +132,7 @@ def check_language(block: Block, place: str) -> None:
 
 
 def check_toml(table: dict[str, Any], place: str) -> None:
-    """A config, or a part of one; any other table is for the command that takes it."""
+    """Check a config or part of one; other tables are left to the commands that read them."""
     if not SECTIONS & set(table):
         return
     whole: dict[str, Any] = {"data": {"url": "a"}, "problem": {"kind": "binary"}, "output": {"url": "b"}}
@@ -145,7 +145,7 @@ def check_toml(table: dict[str, Any], place: str) -> None:
 
 
 def check_output(expected: str, found: str, place: str) -> None:
-    """The same lines, but for numbers that differ a little and for costs; "…" stands for any number of lines."""
+    """Compare lines, up to small differences of numbers and any of costs; "…" matches any number of lines."""
     left = found.splitlines()
     anywhere = False
     for line in expected.splitlines():
@@ -169,4 +169,4 @@ def alike(expected: str, found: str) -> bool:
 
 def near(one: str, other: str) -> bool:
     a, b = (float(text.replace(",", "").replace("−", "-")) for text in (one, other))
-    return abs(a - b) <= 0.1 * max(abs(a), abs(b)) or max(abs(a), abs(b)) < 0.02  # gaps are as small as they come
+    return abs(a - b) <= 0.1 * max(abs(a), abs(b)) or max(abs(a), abs(b)) < 0.02  # gaps vary

@@ -25,11 +25,11 @@ class Examples(NamedTuple):
 
 
 def examples(seed: int, n: int, d: int, *, cost: bool = False, margin: bool = False, flip: float = 0.1) -> Examples:
-    """Labels that a linear rule explains up to a share `flip` of them; about a third of the features are zero."""
+    """Linearly separable examples with a share `flip` of labels flipped; about a third of the features are zero."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7)
     y = (x @ rng.normal(size=d) > 0) ^ (rng.random(n) < flip)
-    y[:2] = [False, True]  # both labels are there, however few examples
+    y[:2] = [False, True]  # both labels occur, even with few examples
     return Examples(
         x.astype(np.float32),
         y.astype(np.int32),
@@ -53,7 +53,7 @@ def shard_of(made: Examples, *, sparse: bool = False, number: int = 0, first: in
 
 
 def write(folder: Path, made: Examples, *, sparse: bool = False, n_shards: int = 4, **options: Any) -> Location:
-    """The examples as a data set of about `n_shards` shards, labels spelt −1 and 1."""
+    """Write the examples as a data set of about `n_shards` shards with the labels −1 and 1."""
     location = Location(str(folder))
     x = rows_of(made.x, sparse=sparse)
     n_bytes = sum(part.nbytes for part in x[1:]) if isinstance(x, CsrRows) else x.values.nbytes
@@ -65,7 +65,7 @@ def write(folder: Path, made: Examples, *, sparse: bool = False, n_shards: int =
 def constraints_of(
     rows: Any, margin: Any, example: Any, *, cost: Any = None, keys: Any = None, sparse: bool = False
 ) -> Constraints:
-    """Constraints with one whole number as key: their place among those given, unless `keys` says otherwise."""
+    """Constraints with one integer as key: their index, unless `keys` is given."""
     n = len(margin)
     example = np.asarray(example, dtype=np.int64)
     return Constraints(

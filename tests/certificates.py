@@ -1,4 +1,4 @@
-"""How does a test get certificates? From an authority of its own that exists only as long as the test."""
+"""TLS certificates for tests, signed by a temporary authority."""
 
 import datetime
 import ipaddress
@@ -14,14 +14,14 @@ DAY = datetime.timedelta(days=1)
 
 
 class Pem(NamedTuple):
-    """Files of one who shows a certificate."""
+    """Paths of a certificate, its key and its authority."""
 
     ca: str
     cert: str
     key: str
 
     def for_dask(self) -> tuple[str, ...]:
-        """As `dask scheduler` and `dask worker` take them."""
+        """Options for `dask scheduler` and `dask worker`."""
         return ("--tls-ca-file", self.ca, "--tls-cert", self.cert, "--tls-key", self.key)
 
     def for_us(self) -> tuple[str, ...]:
@@ -29,7 +29,7 @@ class Pem(NamedTuple):
 
 
 def certificates(folder: Path) -> Pem:
-    """A new authority, and a certificate of it for this machine."""
+    """Create an authority and a certificate for this machine."""
     folder.mkdir()
     authority, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer, subject = name("authority of a test"), name("127.0.0.1")

@@ -1,4 +1,4 @@
-"""What all tests share: a real S3 server, and a fresh place to write to, local or remote."""
+"""Shared fixtures: a real S3 server, and an empty local or remote folder."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ def s3() -> Iterator[S3Server]:
 
 @pytest.fixture
 def own_s3() -> Iterator[S3Server]:
-    """A server of the test's own, which it may kill and start again."""
+    """A separate server, which the test may kill and restart."""
     server = S3Server()
     try:
         yield server.start()
@@ -31,7 +31,7 @@ def own_s3() -> Iterator[S3Server]:
 
 @pytest.fixture(params=["local", "s3"])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
-    """An empty place: a local folder, then a prefix in a bucket."""
+    """An empty local folder, then an empty prefix in a bucket."""
     if request.param == "local":
         return Location(str(tmp_path / "set"))
     server = request.getfixturevalue("s3")

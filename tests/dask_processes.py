@@ -1,4 +1,4 @@
-"""How does a test get a Dask cluster whose scheduler and workers it can kill, stop and start one by one?"""
+"""A Dask cluster of processes that a test can kill, stop and start one by one."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ START_SECONDS = 90
 
 
 class DaskProcesses:
-    """A scheduler on loopback and its workers of one thread each, all in process groups of their own."""
+    """A scheduler on loopback and single-threaded workers, each in its own process group."""
 
     def __init__(self, folder: Path, workers: int = 0) -> None:
         self.folder = folder
@@ -40,15 +40,15 @@ class DaskProcesses:
         raise RuntimeError(f"no scheduler after {START_SECONDS} s")
 
     def add_worker(self, *options: str) -> subprocess.Popen[bytes]:
-        """A worker without a nanny, unless the options say something else; it joins when it is ready."""
-        told = options or ("--no-nanny",)
+        """Start a worker, by default without a nanny; it joins when it is ready."""
+        extra = options or ("--no-nanny",)
         place = ("--host", "127.0.0.1", "--local-directory", self.folder)
-        process = self._start("worker", self.address, "--nthreads", 1, *place, *told)
+        process = self._start("worker", self.address, "--nthreads", 1, *place, *extra)
         self.workers.append(process)
         return process
 
     def end(self, process: subprocess.Popen[bytes]) -> None:
-        """kill −9, and wait until it is gone."""
+        """kill −9 and wait for the end."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -1,9 +1,9 @@
-"""How does a test kill a run at any moment, many times and fast? By forks of a process that has imported everything.
+"""A program that kills runs at many moments, fast, in forks of a process with everything imported.
 
-python -m tests.killing moments FOLDER SEED…   kill −9 at random moments, resume, until a run is left to end
+python -m tests.killing moments FOLDER SEED…   kill −9 at random moments and resume, then let a run finish
 python -m tests.killing writes FOLDER          kill −9 at writes of a first and a second checkpoint, then resume
 
-FOLDER/run.json holds the config; runs go to FOLDER/<seed or write>/model. What happened is told as JSON.
+FOLDER/run.json is the config; runs write to FOLDER/<seed or write>/model. Results are printed as JSON.
 """
 
 import json
@@ -22,16 +22,16 @@ from distdual.coordinator.run import train
 from distdual.data.storage.location import Location
 
 MOST_KILLS = 3
-WRITES = (0, 3, 5, 6, 8, 11, 12, 13)  # of six or seven a checkpoint
+WRITES = (0, 3, 5, 6, 8, 11, 12, 13)  # of six or seven per checkpoint
 
 
-def told(folder: Path, name: str) -> dict[str, Any]:
+def make_config(folder: Path, name: str) -> dict[str, Any]:
     config = json.loads((folder / "run.json").read_text())
     return {**config, "output": {**config["output"], "url": str(folder / name / "model")}}
 
 
 def start(work: Callable[[], Any], *, quiet: bool = False) -> int:
-    """The id of a process that does it; a quiet one says nothing about what it raises."""
+    """The id of a forked process that does it; `quiet` hides its errors."""
     child = os.fork()
     if child:
         return child
@@ -52,7 +52,7 @@ def ended(child: int) -> int:
 
 
 def lower_of(model: str) -> float | None:
-    """That of the checkpoint that is there, or of the model."""
+    """The lower bound of the checkpoint, or else of the model."""
     for name in ("checkpoint/manifest.json", "certificate.json"):
         if (path := Path(model) / name).exists():
             found = json.loads(path.read_text())
@@ -61,9 +61,9 @@ def lower_of(model: str) -> float | None:
 
 
 def at_moments(folder: Path, seed: int, whole: float) -> dict[str, Any]:
-    """Kills at random moments of what an uninterrupted run takes, then a run that may end."""
+    """Kill at random moments within the time of an uninterrupted run, then let a run finish."""
     rng = random.Random(seed)
-    config = told(folder, str(seed))
+    config = make_config(folder, str(seed))
     lowers, killed = [], 0
     for _ in range(rng.randint(1, MOST_KILLS)):
         child = start(lambda: train(config, resume=True))
@@ -73,20 +73,20 @@ def at_moments(folder: Path, seed: int, whole: float) -> dict[str, Any]:
         lowers.append(lower_of(config["output"]["url"]))
     model = Path(config["output"]["url"])
     if not (model / "model.json").exists() or (model / "checkpoint").exists():
-        config["output"]["overwrite"] = True  # it may have been killed when the model was there, but not yet tidied up
+        config["output"]["overwrite"] = True  # killed after saving the model, before removing the checkpoint
         assert ended(start(lambda: train(config, resume=True))) == 0
     return {"seed": seed, "killed": killed, "lowers": [*lowers, lower_of(config["output"]["url"])]}
 
 
 def dying(config: dict[str, Any], last: int) -> None:
-    """Train, but be killed when the write of this number to the checkpoint has begun."""
+    """Train, but kill this process during the write of this number to the checkpoint."""
     count, write = 0, Location.write
 
     def counted(self: Location, name: str, content: bytes) -> None:
         nonlocal count
         count += self.url.endswith("/checkpoint")
         if self.url.endswith("/checkpoint") and count > last:
-            if name != "manifest.json":  # a rename is whole or has not happened; anything else may be half-written
+            if name != "manifest.json":  # renames are atomic; other writes may be partial
                 write(self, name, content[: len(content) // 2])
             os.kill(os.getpid(), signal.SIGKILL)
         write(self, name, content)
@@ -97,10 +97,10 @@ def dying(config: dict[str, Any], last: int) -> None:
 
 
 def at_writes(folder: Path) -> list[int]:
-    """Kills at writes of the first two checkpoints; returns which of them a run was resumed after."""
+    """Kill at writes of the first two checkpoints; return those after which a run resumed."""
     done = []
     for last in WRITES:
-        config = told(folder, str(last))
+        config = make_config(folder, str(last))
         code = ended(start(lambda config=config, last=last: dying(config, last)))
         assert code == -signal.SIGKILL, f"write {last}: {code}"
         config["output"]["checkpoint_every"] = 0.0
@@ -111,10 +111,10 @@ def at_writes(folder: Path) -> list[int]:
 
 def main(mode: str, place: str, *seeds: str) -> None:
     folder = Path(place)
-    distdual.coordinator.checkpoint.REST = 1.0  # half of the time goes into writing
-    train(told(folder, "whole"))  # here, so that what is forked has its kernels
+    distdual.coordinator.checkpoint.REST = 1.0  # half of the time is writing
+    train(make_config(folder, "whole"))  # compiles the kernels before forking
     begin = time.monotonic()
-    assert ended(start(lambda: train(told(folder, "timed")))) == 0
+    assert ended(start(lambda: train(make_config(folder, "timed")))) == 0
     whole = time.monotonic() - begin
     done = at_writes(folder) if mode == "writes" else [at_moments(folder, int(seed), whole) for seed in seeds]
     print(json.dumps(done))  # noqa: T201

@@ -1,4 +1,4 @@
-"""Obvious versions of everything, in plain loops and float64, and an independent solver to check optima against.
+"""Reference versions of everything, in plain loops and float64, and an independent solver for optima.
 
 A problem is written out as four arrays: one dense row and one margin per constraint, the group whose slack the
 constraint shares, and the capacity C_i of each group.
@@ -58,7 +58,7 @@ def weights(program: Program, alpha: Any) -> Any:
 
 
 def prior_weights(prior: Prior, v: Any) -> Any:
-    """argmax_w ⟨v, w⟩ − R(w), weight by weight where Λ is diagonal; with a full Λ signs are left to constraints."""
+    """argmax_w ⟨v, w⟩ − R(w), by weight if Λ is diagonal; with a full Λ constraints enforce signs."""
     if prior.full:
         return prior.centre + np.linalg.solve(prior.precision, v)
     w = np.zeros(prior.n_weights)
@@ -99,9 +99,9 @@ def is_feasible(program: Program, alpha: Any, slip: float = 1e-12) -> bool:
 def optimum(program: Program, precision: float = 1e-7) -> Optimum:
     """P(w*) between two bounds at most `precision` apart, relatively, from quadprog's w and multipliers.
 
-    quadprog needs a strictly convex program in (w, ξ), so ξ gets a ridge. What error that brings need not be believed:
-    P is taken at its w and D at its multipliers, exactly. Where these are too far apart, other ridges are tried: the
-    best of all bounds holds as well.
+    quadprog needs a strictly convex program in (w, ξ), so ξ gets a ridge. Its error does not matter, since P is
+    evaluated at its w and D at its multipliers, exactly. If they differ too much, other ridges are tried: the best of
+    all bounds is valid as well.
     """
     program = without_free_groups(program)
     if not len(program.rows):
@@ -117,7 +117,7 @@ def optimum(program: Program, precision: float = 1e-7) -> Optimum:
 
 
 def bounds_with(program: Program, ridge: float) -> Optimum:
-    """P at quadprog's w and D at its multipliers, scaled down to where they are feasible."""
+    """P at quadprog's w and D at its multipliers, scaled down to be feasible."""
     rows, margin, group, capacity = program
     n, d = rows.shape
     matrix = np.diag(np.r_[np.ones(d), np.full(len(capacity), ridge)])
@@ -132,7 +132,7 @@ def bounds_with(program: Program, ridge: float) -> Optimum:
 
 
 def without_free_groups(program: Program) -> Program:
-    """The same program without the slacks that cost nothing."""
+    """The same program without groups of capacity 0."""
     kept = np.flatnonzero(program.capacity > 0)
     which = np.isin(program.group, kept)
     group = np.searchsorted(kept, program.group[which])
@@ -140,7 +140,7 @@ def without_free_groups(program: Program) -> Program:
 
 
 def program_of(constraints: Constraints, n_weights: int, C: float) -> Program:
-    """Constraints as the solver gets them, written out; groups are numbered by example, in ascending order."""
+    """The solver's constraints as a Program; groups are numbered by example, in ascending order."""
     examples, group = np.unique(constraints.example, return_inverse=True)
     capacity = np.zeros(len(examples))
     capacity[group] = C * constraints.cost
@@ -159,7 +159,7 @@ def binary_constraint(problem: Binary, shard: Shard, i: int) -> tuple[Any, float
 
 
 def bag_constraints(problem: Latent, shard: Shard, i: int, h: int) -> dict[tuple[int, ...], tuple[Any, float, float]]:
-    """Row, margin and cost of each constraint of bag i, by key, where h is its latent value."""
+    """Row, margin and cost of each constraint of bag i with latent value h, by key."""
     assert shard.tokens is not None
     features = dense(shard.x, problem.n_features)[shard.tokens[i] : shard.tokens[i + 1]]
     if problem.bias:
@@ -194,7 +194,7 @@ def mixture_constraints(
 
 
 def binary_program(problem: Binary, shard: Shard, C: float) -> Program:
-    """All of a binary problem: one constraint an example."""
+    """A whole binary problem: one constraint per example."""
     each = [binary_constraint(problem, shard, i) for i in range(shard.n_examples)]
     rows, margin, cost = (np.array(part) for part in zip(*each, strict=True))
     return Program(rows, margin, np.arange(shard.n_examples), C * cost)
@@ -214,7 +214,7 @@ def spans(tags: list[str]) -> set[tuple[int, int, str]]:
 
 
 def token_features(sentence: list[dict[str, str]], t: int, templates: Any) -> set[str]:
-    """The names of a token's features, template by template."""
+    """The names of a token's features, in the order of templates."""
     names = set()
     for template in templates:
         values = []

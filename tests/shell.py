@@ -1,4 +1,4 @@
-"""How does a test run the command line, and what must a refusal look like?"""
+"""The command line in tests, and the form of its error messages."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ class Ran(NamedTuple):
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """This process's environment without any credentials of its own, with the programs of this interpreter first."""
+    """This process's environment without credentials, with this interpreter's programs first in PATH."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DASK_"))}
     nowhere = dict.fromkeys(("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"), os.devnull)
     path = f"{PROGRAMS}{os.pathsep}{kept['PATH']}"
@@ -28,7 +28,7 @@ def environment(**extra: str) -> dict[str, str]:
 
 
 def run(*command: Any, cwd: Path | None = None, env: dict[str, str] | None = None, timeout: float = 90) -> Ran:
-    """A real process of its own."""
+    """Run a command in a new process."""
     done = subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
@@ -46,7 +46,7 @@ def distdual(*arguments: Any, **options: Any) -> Ran:
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: Any) -> Ran:
-    """The same in this process, which is faster by all the imports."""
+    """Run a command in this process, which saves the imports."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as end:
         main([str(word) for word in arguments])
@@ -57,7 +57,7 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: Any) -> Ran:
 
 
 def assert_refused(ran: Ran, *words: str) -> None:
-    """Exit code 2, nothing on stdout, and on stderr one sentence that holds each of `words`."""
+    """Exit code 2, nothing on stdout, and on stderr one line that contains all of `words`."""
     assert (ran.code, ran.out) == (2, ""), ran
     assert ran.err.count("\n") == 1, ran.err
     assert ran.err.startswith("distdual: "), ran.err

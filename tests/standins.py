@@ -1,7 +1,7 @@
-"""Programs and modules that stand in for a cluster which no test can have: Slurm, Kubernetes, Docker.
+"""Stand-ins for software that tests cannot use: Slurm, Kubernetes, Docker.
 
-Each does what the documentation needs it for, on this machine, as far as that goes: jobs of Slurm really run, and
-clusters of Kubernetes are Dask clusters of two local workers. What cannot be done is at least checked.
+Each does locally what the documentation needs: Slurm jobs run as processes, and Kubernetes clusters are Dask clusters
+of two local workers. What cannot run is at least checked.
 """
 
 from pathlib import Path
@@ -59,7 +59,7 @@ PROGRAMS = {
 
 
 def stand_ins(needs: set[str], folder: Path) -> Path:
-    """A folder for PATH and PYTHONPATH with what stands in for each of `needs`."""
+    """A folder for PATH and PYTHONPATH with the stand-ins for `needs`."""
     folder.mkdir()
     for need in needs:
         for name, text in PROGRAMS[need].items():

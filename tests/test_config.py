@@ -1,4 +1,4 @@
-"""A config says what it means or is refused, with the file, the key and what was expected in the message."""
+"""Configs are parsed exactly or refused with the file, the key and what was expected."""
 
 import math
 from pathlib import Path
@@ -56,7 +56,7 @@ class TestDefaults:
         assert (config.cluster.scheduler, config.cluster.local) == (None, None)
         assert (config.output.overwrite, config.output.log) == (False, None)
 
-    def test_everything_can_be_said(self, file):
+    def test_every_key_can_be_set(self, file):
         file.write_text(
             SMALLEST.replace('kind = "binary"', 'kind = "binary"\nbias = 2')
             + "[solver]\nC = 2\ngap = 0.01\nmax_passes = 7\nmax_seconds = 60\nseed = 3\n"
@@ -67,18 +67,18 @@ class TestDefaults:
         assert config.cluster.local == LocalCluster(workers=3, threads=2, memory="1.5GiB")
         assert config.problem.options == {"bias": 2}
 
-    def test_a_table_of_its_own_says_the_same_as_a_table_in_line(self, file):
+    def test_a_section_and_an_inline_table_are_equivalent(self, file):
         file.write_text(SMALLEST + "[cluster.local]\nworkers = 4\n")
         assert load(file).cluster.local == LocalCluster(workers=4)
 
     def test_an_empty_local_table_means_a_local_cluster(self):
         assert from_table(table(cluster={"local": {}})).cluster.local == LocalCluster()
 
-    def test_whole_numbers_stand_for_real_ones_and_stay_exact(self):
+    def test_integers_are_accepted_for_floats_and_stay_exact(self):
         C = from_table(table(solver={"C": 3})).solver.C
         assert (C, type(C)) == (3.0, float)
 
-    def test_a_byte_order_mark_is_no_obstacle(self, file):
+    def test_a_byte_order_mark_is_ignored(self, file):
         file.write_bytes(b"\xef\xbb\xbf" + SMALLEST.encode())
         assert load(file).data.url == "data/train"
 
@@ -108,7 +108,7 @@ class TestUnknownKeys:
             load(file)
         assert str(caught.value) == f"{file}: unknown key solver.gapp; did you mean solver.gap?"
 
-    def test_a_problem_keeps_its_own_keys_for_itself_to_check(self):
+    def test_a_problem_checks_its_own_keys(self):
         assert from_table(table(problem={"anything": [1]})).problem.options == {"anything": [1]}
 
     def test_nearest_falls_back_to_everything_known(self):
@@ -118,17 +118,17 @@ class TestUnknownKeys:
 class TestMissingKeys:
     @pytest.mark.parametrize("section", ["data", "problem", "output"])
     def test_a_missing_section_is_named(self, section):
-        told = table()
-        del told[section]
+        sections = table()
+        del sections[section]
         with pytest.raises(InputError, match=rf"^run.toml: {section} is missing; a run needs data.url"):
-            from_table(told, "run.toml")
+            from_table(sections, "run.toml")
 
     @pytest.mark.parametrize(("section", "key"), [("data", "url"), ("problem", "kind"), ("output", "url")])
     def test_a_missing_key_is_named(self, section, key):
-        told = table(problem={"bias": 1})
-        del told[section][key]
+        sections = table(problem={"bias": 1})
+        del sections[section][key]
         with pytest.raises(InputError, match=rf"^run.toml: {section}.{key} is missing; a run needs"):
-            from_table(told, "run.toml")
+            from_table(sections, "run.toml")
 
 
 class TestTypes:
@@ -152,7 +152,7 @@ class TestTypes:
             ({"cluster": {"local": {"memory": 4}}}, "cluster.local.memory must be a string, got 4"),
         ],
     )
-    def test_a_value_of_another_type_is_refused(self, sections, message):
+    def test_a_value_of_a_wrong_type_is_refused(self, sections, message):
         assert refusal(**sections) == message
 
     def test_a_number_too_large_for_a_float_is_refused(self):
@@ -198,7 +198,7 @@ class TestRanges:
             ),
             (
                 {"cluster": {"scheduler": "tcp://a:1", "local": {}}},
-                "cluster.scheduler and cluster.local exclude each other: name one",
+                "cluster.scheduler and cluster.local exclude each other: set one",
             ),
             ({"data": {"url": ""}}, "data.url must name a folder, got an empty string"),
             ({"output": {"url": " "}}, "output.url must name a folder, got an empty string"),
@@ -213,26 +213,26 @@ class TestRanges:
         assert message.endswith(", got 'magic'")
 
     @pytest.mark.parametrize("memory", ["auto", "4GiB", "512MB", "1.5 GB", "100000", "2G", "8kB"])
-    def test_sizes_as_dask_spells_them_are_taken(self, memory):
+    def test_sizes_in_dasks_notation_are_accepted(self, memory):
         from dask.utils import parse_bytes
 
         assert LocalCluster(memory=memory).memory == memory
         assert memory == "auto" or parse_bytes(memory) > 0
 
-    def test_a_choice_names_all_that_there_is_to_choose_from(self):
+    def test_a_wrong_choice_is_refused_with_all_choices(self):
         check_choice("x", "a", ["a", "b"])
         with pytest.raises(InputError, match=r"^x must be one of 'a', 'b', got 'c'$"):
             check_choice("x", "c", ["a", "b"])
 
 
 class TestSettings:
-    """--set section.key=value, as the command line passes it on."""
+    """--set section.key=value, as the command line passes it."""
 
     def after(self, *settings: str) -> dict[str, Any]:
-        told = table()
+        sections = table()
         for setting in settings:
-            apply(told, setting)
-        return told
+            apply(sections, setting)
+        return sections
 
     @pytest.mark.parametrize(
         ("text", "value"),
@@ -277,7 +277,7 @@ class TestSettings:
             assert str(caught.value) == f"{file}: {message}"
 
     @pytest.mark.parametrize("setting", ["", "=", "C", "C=1", "solver", "solver.=1", ".C=1", "a..b=1", "solver.C"])
-    def test_a_setting_of_another_form_is_refused(self, setting):
+    def test_a_malformed_setting_is_refused(self, setting):
         with pytest.raises(InputError, match=r"^--set .*: expected section.key=value, for example solver.C=0.1$"):
             self.after(setting)
 
@@ -293,16 +293,16 @@ class TestFiles:
         ):
             load(tmp_path / "none.toml")
 
-    def test_a_folder_is_no_config(self, tmp_path):
+    def test_a_folder_is_not_a_config(self, tmp_path):
         with pytest.raises(InputError, match=r"cannot be read: Is a directory; expected a TOML file$"):
             load(tmp_path)
 
-    def test_what_is_not_toml_is_refused_with_the_line(self, file):
+    def test_invalid_toml_is_refused_with_its_line(self, file):
         file.write_text(SMALLEST + "\nC = = 1\n")
         with pytest.raises(InputError, match=rf"^{file}: not a TOML file: .*line 11"):
             load(file)
 
-    def test_what_is_not_utf8_is_refused(self, file):
+    def test_invalid_utf8_is_refused(self, file):
         file.write_bytes(b'[data]\nurl = "caf\xe9"\n')
         with pytest.raises(InputError, match=rf"^{file}: not a TOML file: .*utf-8"):
             load(file)
@@ -318,16 +318,16 @@ class TestSecrets:
     def config(self) -> Config:
         return from_table(table(data={"storage_options": self.OPTIONS}, output={"storage_options": self.OPTIONS}))
 
-    def test_storage_options_reach_the_code_as_they_are(self):
+    def test_storage_options_are_passed_unchanged(self):
         assert self.config().data.storage_options == self.config().output.storage_options == self.OPTIONS
 
-    def test_no_text_form_shows_them(self):
+    def test_no_text_form_shows_storage_options(self):
         config = self.config()
         for text in (repr(config), str(config.data), repr(config.output), repr(config.public())):
             assert "AKIAKEY" not in text
             assert "hunter22" not in text
 
-    def test_what_may_be_written_down_makes_the_same_config_without_them(self):
+    def test_the_public_form_makes_the_same_config_without_storage_options(self):
         config = from_table(table(problem={"bias": 1}, cluster={"local": {}}, solver={"C": 3}))
         assert from_table(config.public()) == config
         assert "storage_options" not in repr(self.config().public())
@@ -342,12 +342,12 @@ class TestSecrets:
             {"solver": {"C": [{"secret": "hunter22"}]}},
         ],
     )
-    def test_no_refusal_repeats_them(self, sections):
+    def test_no_error_message_shows_storage_options(self, sections):
         message = refusal(**sections)
         assert "AKIAKEY" not in message
         assert "hunter22" not in message
 
-    def test_no_refused_setting_repeats_them(self, file):
+    def test_no_refused_setting_shows_storage_options(self, file):
         for setting in ("data.url.secret=hunter22", "secret=hunter22", "data..secret=hunter22"):
             with pytest.raises(InputError) as caught:
                 load(file, [setting])

@@ -1,6 +1,6 @@
-"""Whatever happens to workers, scheduler or storage, a run goes on by itself, or ends with one sentence and resumes.
+"""When workers, scheduler or storage fail, a run recovers by itself, or ends with one error message and can resume.
 
-Real processes and a real S3 server. `pytest -m slow tests/test_faults.py` runs all seeds and the faults that last long.
+Uses real processes and a real S3 server. `pytest -m slow tests/test_faults.py` runs all seeds and the long faults.
 """
 
 import json
@@ -21,7 +21,7 @@ import pytest
 
 from distdual import train, verify
 from distdual.cluster.dask_client import connect
-from distdual.cluster.executor import DaskExecutor
+from distdual.cluster.dask_executor import DaskExecutor
 from distdual.config import ClusterConfig
 from distdual.coordinator.run import Result
 from distdual.data.dataset import open_dataset
@@ -36,7 +36,7 @@ from tests.s3_server import S3Server
 from tests.shell import environment
 
 MADE = examples(0, 2400, 12, flip=0.3)
-LATE = 0.1  # seconds: a fault comes up to so much later than the round that brings it
+LATE = 0.1  # largest delay of a fault after its round, in seconds
 LONG = {"gap": 1e-9, "max_passes": 40}
 SLOW = pytest.mark.slow
 SEEDS = [pytest.param(n, marks=SLOW) for n in range(20)]
@@ -54,8 +54,8 @@ def data(s3: S3Server) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def whole(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Result:
-    """A run that nothing happens to."""
-    return train(told(data, tmp_path_factory.mktemp("whole") / "model"))
+    """A run without faults."""
+    return train(make_config(data, tmp_path_factory.mktemp("whole") / "model"))
 
 
 @pytest.fixture
@@ -67,10 +67,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskProcesses]
         processes.close()
 
 
-def told(data: dict[str, Any], model: Path | str, address: str | None = None, **options: Any) -> dict[str, Any]:
+def make_config(data: dict[str, Any], model: Path | str, address: str | None = None, **options: Any) -> dict[str, Any]:
     limits = {key: options.pop(key) for key in ("patience", "silence", "scan_timeout") if key in options}
     cluster = {"scheduler": address, "timeout": 90.0, **limits} if address else {}
-    most = 24 if options.get("mode") == "async" else 12  # passes: without rounds, some are there to keep workers busy
+    most = 24 if options.get("mode") == "async" else 12  # passes: without fixed rounds, more of them keep workers busy
     return {
         "data": data,
         "problem": {"kind": "binary", "bias": 1.0},
@@ -81,7 +81,7 @@ def told(data: dict[str, Any], model: Path | str, address: str | None = None, **
 
 
 def at_round(number: int, fault: Callable[[], Any]) -> Callable[[Round], None]:
-    """A watch that lets the fault happen once the run has done so many rounds."""
+    """A watch function that causes the fault once the run has done so many rounds."""
     left = [fault]
 
     def watch(line: Round) -> None:
@@ -92,12 +92,12 @@ def at_round(number: int, fault: Callable[[], Any]) -> Callable[[Round], None]:
 
 
 def soon(rng: random.Random, fault: Callable[[], Any]) -> Callable[[], None]:
-    """The same fault a moment later, while the run goes on."""
+    """The same fault a moment later, in a thread."""
     return lambda: threading.Timer(rng.uniform(0.0, LATE), fault).start()
 
 
 def check(result: Result, config: dict[str, Any], whole: Result) -> None:
-    """No certificate is lost or wrong, and where rounds are fixed the weights are the same, bit for bit."""
+    """Check that the certificate holds and, with fixed rounds, that the weights are bit-identical."""
     model = Location(config["output"]["url"], config["output"].get("storage_options", {}))
     found = verify(model, Location(**config["data"]))
     assert found.findings == ()
@@ -118,7 +118,7 @@ def events(result: Result) -> str:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("mode", MODES)
-def test_a_worker_killed_at_any_moment_costs_time_alone(
+def test_a_worker_killed_at_any_moment_costs_only_time(
     mode: str, seed: int, cluster: DaskProcesses, data: dict[str, Any], whole: Result, tmp_path: Path
 ) -> None:
     rng = random.Random(seed)
@@ -127,27 +127,27 @@ def test_a_worker_killed_at_any_moment_costs_time_alone(
         cluster.end(rng.choice(cluster.workers))
         cluster.add_worker()
 
-    config = told(data, tmp_path / "model", cluster.address, mode=mode)
+    config = make_config(data, tmp_path / "model", cluster.address, mode=mode)
     result = train(config, watch=at_round(rng.randint(1, 6), soon(rng, kill)))
     check(result, config, whole)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-def test_a_worker_that_hangs_is_given_up(
+def test_a_hanging_worker_counts_as_failed(
     mode: str, cluster: DaskProcesses, data: dict[str, Any], whole: Result, tmp_path: Path
 ) -> None:
-    config = told(data, tmp_path / "model", cluster.address, mode=mode, silence=3.0)
+    config = make_config(data, tmp_path / "model", cluster.address, mode=mode, silence=3.0)
     hang = lambda: os.killpg(cluster.workers[0].pid, signal.SIGSTOP)  # noqa: E731
     result = train(config, watch=at_round(3, hang))
     check(result, config, whole)
-    if mode == "deterministic":  # the other may have ended before it was noticed
+    if mode == "deterministic":  # the other may have finished first
         assert "was silent for 3 s and is given up" in events(result)
 
 
 @pytest.mark.parametrize("mode", FIXED_FIRST)
 @pytest.mark.parametrize("seconds", [pytest.param(2.0, marks=SLOW), pytest.param(60.0, marks=SLOW)])
-def test_all_workers_may_be_gone_for(
+def test_a_run_survives_the_loss_of_all_workers_for(
     seconds: float, mode: str, cluster: DaskProcesses, data: dict[str, Any], whole: Result, tmp_path: Path
 ) -> None:
     def kill_all() -> None:
@@ -155,16 +155,16 @@ def test_all_workers_may_be_gone_for(
             cluster.end(worker)
         threading.Timer(seconds, cluster.add_worker).start()
 
-    config = told(data, tmp_path / "model", cluster.address, mode=mode)
+    config = make_config(data, tmp_path / "model", cluster.address, mode=mode)
     result = train(config, watch=at_round(3, kill_all))
     check(result, config, whole)
 
 
 @pytest.mark.parametrize("mode", FIXED_FIRST)
-def test_without_any_worker_a_run_ends_with_a_sentence_and_resumes(
+def test_without_any_worker_a_run_ends_with_an_error_and_resumes(
     mode: str, cluster: DaskProcesses, data: dict[str, Any], whole: Result, tmp_path: Path
 ) -> None:
-    config = told(data, tmp_path / "model", cluster.address, mode=mode, patience=6.0)
+    config = make_config(data, tmp_path / "model", cluster.address, mode=mode, patience=6.0)
     kill_all = lambda: [cluster.end(worker) for worker in list(cluster.workers)]  # noqa: E731
     with pytest.raises(
         ClusterError, match=r"there has been no worker for 6 s \(cluster\.patience\); the checkpoint is"
@@ -173,7 +173,7 @@ def test_without_any_worker_a_run_ends_with_a_sentence_and_resumes(
     saved = [line for line in (tmp_path / "model" / "checkpoint").iterdir() if line.name.endswith("state.json")]
     assert len(saved) == 1
     cluster.add_worker()
-    result = train(told(data, tmp_path / "model", cluster.address, mode=mode), resume=True)
+    result = train(make_config(data, tmp_path / "model", cluster.address, mode=mode), resume=True)
     check(result, config, whole)
 
 
@@ -197,61 +197,61 @@ def test_a_worker_that_joins_is_used(cluster: DaskProcesses, data: dict[str, Any
 
 
 @pytest.mark.parametrize("mode", FIXED_FIRST)
-def test_a_scheduler_that_is_started_anew_gets_the_work_again(
+def test_a_restarted_scheduler_gets_the_work_again(
     mode: str, cluster: DaskProcesses, data: dict[str, Any], whole: Result, tmp_path: Path
 ) -> None:
     def restart() -> None:
         assert cluster.scheduler
         cluster.end(cluster.scheduler)
         cluster.start_scheduler()
-        cluster.add_worker()  # the others end when their scheduler does
+        cluster.add_worker()  # the others end with their scheduler
 
-    config = told(data, tmp_path / "model", cluster.address, mode=mode)
+    config = make_config(data, tmp_path / "model", cluster.address, mode=mode)
     result = train(config, watch=at_round(3, restart))
     check(result, config, whole)
-    assert "the scheduler was started anew" in events(result)
+    assert "the scheduler was restarted" in events(result)
 
 
 @SLOW
-def test_without_a_scheduler_a_run_ends_with_a_sentence_and_resumes(
+def test_without_a_scheduler_a_run_ends_with_an_error_and_resumes(
     cluster: DaskProcesses, data: dict[str, Any], whole: Result, tmp_path: Path
 ) -> None:
-    config = told(data, tmp_path / "model", cluster.address, patience=6.0)
+    config = make_config(data, tmp_path / "model", cluster.address, patience=6.0)
     config["cluster"]["timeout"] = 6.0
     assert cluster.scheduler
     process = cluster.scheduler
     with connect(ClusterConfig(scheduler=cluster.address, timeout=90.0)):
-        pass  # there is a worker now
+        pass  # a worker has joined
     with pytest.raises(ClusterError, match=r"the (connection to the )?scheduler .*; the checkpoint is in"):
         train(config, watch=at_round(3, lambda: cluster.end(process)))
-    result = train(told(data, tmp_path / "model"), resume=True)  # by threads of this process
+    result = train(make_config(data, tmp_path / "model"), resume=True)  # by threads of this process
     check(result, config, whole)
 
 
 @pytest.fixture(scope="module")
 def longer(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Result:
-    return train({**told(data, tmp_path_factory.mktemp("longer") / "model", **LONG)})
+    return train({**make_config(data, tmp_path_factory.mktemp("longer") / "model", **LONG)})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("mode", MODES)
-def test_the_coordinator_killed_at_any_moment_goes_on_from_s3(
+def test_a_coordinator_killed_at_any_moment_resumes_from_s3(
     mode: str, seed: int, cluster: DaskProcesses, data: dict[str, Any], s3: S3Server, longer: Result, tmp_path: Path
 ) -> None:
     rng = random.Random(seed)
-    config = told(data, s3.url("run"), cluster.address, mode=mode, **LONG)
+    config = make_config(data, s3.url("run"), cluster.address, mode=mode, **LONG)
     config["output"] = {**config["output"], "storage_options": s3.storage_options, "checkpoint_every": 1e-9}
     folder = config["output"]["url"].removeprefix("s3://")
     lowers = [-np.inf]
     for _ in range(rng.randint(1, 2)):
         (tmp_path / "log").unlink(missing_ok=True)
         kill_coordinator(config, tmp_path, rng)
-        if s3.files().exists(f"{folder}/model.json"):  # it was as good as over
+        if s3.files().exists(f"{folder}/model.json"):  # it was nearly finished
             break
         if s3.files().exists(f"{folder}/checkpoint/manifest.json"):
             lowers.append(json.loads(s3.files().cat(f"{folder}/checkpoint/manifest.json"))["summary"]["lower"])
-    config["output"]["overwrite"] = True  # it may have been killed when the model was there, but not yet tidied up
+    config["output"]["overwrite"] = True  # killed after saving the model, before removing the checkpoint
     result = train(config, resume=True)
     check(result, config, longer)
     lowers.append(result.certificate["lower"])
@@ -259,7 +259,7 @@ def test_the_coordinator_killed_at_any_moment_goes_on_from_s3(
 
 
 def kill_coordinator(config: dict[str, Any], folder: Path, rng: random.Random) -> None:
-    """Train in a process of its own, with kill −9 at some moment after its first round."""
+    """Train in a new process, with kill −9 at some moment after its first round."""
     (folder / "run.json").write_text(json.dumps(config))
     with (folder / "err").open("wb") as err:
         process = subprocess.Popen([sys.executable, "-c", RUN, "run.json"], cwd=folder, env=environment(), stderr=err)
@@ -285,19 +285,19 @@ train(json.loads(Path(sys.argv[1]).read_text()), resume=True, watch=lambda line:
 
 @SLOW
 @pytest.mark.parametrize("mode", MODES)
-def test_a_storage_that_fails_for_20_seconds_is_waited_for(
+def test_a_run_waits_for_storage_that_fails_for_20_seconds(
     mode: str, cluster: DaskProcesses, own_s3: S3Server, tmp_path: Path
 ) -> None:
-    """Workers write who is in each group's row, and the coordinator its checkpoints: every round needs the storage."""
+    """Workers record which examples each row combines, the coordinator its checkpoints: every round needs storage."""
     data = {"url": own_s3.url("faults"), "storage_options": own_s3.storage_options}
     prepare_arrays(MADE.x, MADE.y, data["url"], "binary", shard_bytes=48 * 300, storage_options=own_s3.storage_options)
-    whole = train(told(data, tmp_path / "whole", slack="block:8"))
+    whole = train(make_config(data, tmp_path / "whole", slack="block:8"))
 
     def fail() -> None:
         own_s3.kill()
         threading.Timer(20.0, own_s3.start).start()
 
-    config = told(data, own_s3.url("run"), cluster.address, mode=mode, slack="block:8")
+    config = make_config(data, own_s3.url("run"), cluster.address, mode=mode, slack="block:8")
     config["output"] = {**config["output"], "storage_options": own_s3.storage_options, "checkpoint_every": 1e-9}
     begin = time.monotonic()
     result = train(config, watch=at_round(3, fail))
@@ -306,16 +306,16 @@ def test_a_storage_that_fails_for_20_seconds_is_waited_for(
 
 
 @pytest.mark.parametrize("slack", ["block:8", "shard", "all"])
-def test_what_an_asynchronous_run_with_shared_slacks_writes_down_proves_its_bound(
+def test_an_asynchronous_run_with_shared_slacks_saves_a_proof_of_its_bound(
     slack: str, data: dict[str, Any], whole: Result, tmp_path: Path
 ) -> None:
-    config = told(data, tmp_path / "model", mode="async", slack=slack, max_passes=30)
+    config = make_config(data, tmp_path / "model", mode="async", slack=slack, max_passes=30)
     train(config)
     assert verify(Location(config["output"]["url"]), Location(**config["data"])).findings == ()
 
 
 class Hungry(SlowBinary):
-    """Its scans of shard 3 need more memory than a worker has."""
+    """A problem whose scans of shard 3 need more memory than a worker has."""
 
     def offenders(self, w: Any, shard: Any) -> Any:
         if shard.number == 3:
@@ -325,7 +325,7 @@ class Hungry(SlowBinary):
 
 
 @SLOW
-def test_a_shard_that_workers_die_of_is_named(cluster: DaskProcesses, data: dict[str, Any]) -> None:
+def test_a_shard_that_kills_workers_is_named(cluster: DaskProcesses, data: dict[str, Any]) -> None:
     for worker in list(cluster.workers):
         cluster.end(worker)
     cluster.add_worker("--memory-limit", "600MiB")
@@ -333,14 +333,14 @@ def test_a_shard_that_workers_die_of_is_named(cluster: DaskProcesses, data: dict
     with connect(ClusterConfig(scheduler=cluster.address, timeout=90.0)) as client:
         executor = DaskExecutor(client, dataset, Hungry(n_features=12, classes=CLASSES))
         executor.publish(0, np.zeros(12))
-        with pytest.raises(ClusterError, match=r"shard 3: workers died of it .* \(they have 0\.586 GiB\); give"):
+        with pytest.raises(ClusterError, match=r"shard 3: workers died repeatedly .* \(they have 0\.586 GiB\); give"):
             list(executor.reports(scans(dataset)))
         executor.close()
 
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Dask logs what happens to its connections with tracebacks."""
+    """Silence Dask, which logs lost connections with tracebacks."""
     logger = logging.getLogger("distributed")
     before = logger.level
     logger.setLevel(logging.CRITICAL)

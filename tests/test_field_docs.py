@@ -26,17 +26,17 @@ class Child(Parent):
     on two lines."""
 
     b: list[int] = field(default_factory=lambda: [1])
-    """The second, told by the child."""
+    """The second, documented by the child."""
 
     def method(self) -> str:
-        """No field."""
+        """Not a field."""
         return self.c
 
 
 def test_fields_have_type_default_and_meaning():
     a, b, c = fields_of(Child)
     assert a == ("a", int, MISSING, "The first.")
-    assert b == ("b", list[int], [1], "The second, told by the child.")
+    assert b == ("b", list[int], [1], "The second, documented by the child.")
     assert c == ("c", str, "x", "The third,\non two lines.")
     assert [each.meaning for each in fields_of(Parent)] == ["The first.", ""]
 
@@ -45,23 +45,23 @@ SECTIONS = [each.type for each in fields(config.Config)] + [config.LocalCluster]
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda cls: cls.__name__)
-def test_every_key_of_a_section_says_what_it_means(section):
+def test_every_key_of_a_section_is_documented(section):
     assert all(each.meaning.endswith((".", '"')) for each in fields_of(section))
 
 
 @pytest.mark.parametrize("cls", BUILT_IN, ids=lambda cls: cls.__name__)
-def test_every_key_of_a_problem_says_what_it_means(cls):
+def test_every_key_of_a_problem_is_documented(cls):
     assert all(each.meaning for each in own_fields(cls))
 
 
-def test_the_config_with_every_key_has_every_key():
+def test_the_binary_config_shows_every_key():
     text = (Path(__file__).parent.parent / "configs" / "binary.toml").read_text()
-    told: dict[str, set[str]] = {}
+    shown: dict[str, set[str]] = {}
     for line in text.splitlines():
         if head := re.match(r"\[(\w+)\]", line):
-            section = told.setdefault(head[1], set())
+            section = shown.setdefault(head[1], set())
         elif key := re.match(r"(?:# )?(\w+) = ", line):
             section.add(key[1])
     sections = {each.name: {key.name for key in fields_of(each.type)} for each in fields(config.Config)}
     sections["problem"] = {"kind", *(key.name for key in own_fields(BUILT_IN[0]))}
-    assert told == sections
+    assert shown == sections

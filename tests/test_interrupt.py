@@ -1,4 +1,4 @@
-"""Ctrl-C, as a terminal sends it: to every process of the run at once."""
+"""Ctrl-C as a terminal sends it, to every process of the run at once."""
 
 import json
 import os
@@ -35,7 +35,7 @@ log = "run.jsonl"
         pytest.param("[cluster]\nlocal = { workers = 1 }\n", id="dask", marks=pytest.mark.slow),
     ],
 )
-def test_ctrl_c_certifies_and_saves_what_there_is(cluster: str, tmp_path: Path) -> None:
+def test_ctrl_c_certifies_and_saves_the_current_model(cluster: str, tmp_path: Path) -> None:
     made = examples(0, 3000, 20, flip=0.3)
     prepare_arrays(made.x, made.y, str(tmp_path / "data"), "binary", shard_bytes=1 << 15)
     (tmp_path / "run.toml").write_text(CONFIG + cluster)

@@ -30,13 +30,13 @@ class Cluster(NamedTuple):
 
 
 def resolved(service: str) -> dict[str, str]:
-    """A service's environment, with the defaults of its variables."""
+    """A service's environment with default values filled in."""
     return {name: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value) for name, value in SERVICES[service]["environment"].items()}
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The services s3, scheduler and worker with their own commands; only places and ports are this machine's."""
+    """The services s3, scheduler and worker with their own commands, but local paths and ports."""
     folder = tmp_path_factory.mktemp("compose")
     ports = free_ports("master", "volume", "filer", "s3", "admin", "scheduler")
     ours = [f"-{name}.port={port}" for name, port in ports.items() if name != "scheduler"]
@@ -55,13 +55,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
     with contextlib.ExitStack() as stack:
         log = stack.enter_context((folder / "log").open("wb"))
-        told = {"cwd": folder, "stdout": log, "stderr": log}
+        keywords = {"cwd": folder, "stdout": log, "stderr": log}
         server = [weed(), *shlex.split(SERVICES["s3"]["command"]), *ours]
-        stack.enter_context(started(server, env=environment(**resolved("s3")), **told))
-        stack.enter_context(started(here("scheduler"), env=env, **told))
+        stack.enter_context(started(server, env=environment(**resolved("s3")), **keywords))
+        stack.enter_context(started(here("scheduler"), env=env, **keywords))
         wait_for(lambda: answers(ports["scheduler"]), "the scheduler")
         for _ in range(SERVICES["worker"]["deploy"]["replicas"]):
-            stack.enter_context(started([*here("worker"), "--no-dashboard"], env=env, **told))
+            stack.enter_context(started([*here("worker"), "--no-dashboard"], env=env, **keywords))
         wait_for(lambda: urllib.request.urlopen(health, timeout=1).close(), "the S3 server")
         yield Cluster(address, env, folder)
 
@@ -84,8 +84,8 @@ def test_every_service_is_pinned_or_built_here() -> None:
                 assert (ROOT / source).exists(), line
 
 
-def test_the_recipe_copies_all_that_an_installation_needs(tmp_path: Path) -> None:
-    """Its steps in a folder in place of a container; the packages that it would fetch are here."""
+def test_the_dockerfile_copies_everything_an_installation_needs(tmp_path: Path) -> None:
+    """Run the Dockerfile's steps in a folder instead of a container, with the packages installed here."""
     recipe = SERVICES["job"]["build"]["dockerfile_inline"].splitlines()
     for line in recipe:
         word, *rest = line.split()
@@ -109,7 +109,7 @@ def test_the_recipe_copies_all_that_an_installation_needs(tmp_path: Path) -> Non
     assert (tmp_path / "jobs" / "train.py").exists()
 
 
-@pytest.mark.slow  # README's session on S3 and the tests of submitted jobs do the same, one after the other
+@pytest.mark.slow  # README's S3 session and the tests of submitted jobs cover the same steps
 @pytest.mark.timeout(300)
 def test_the_job_of_the_compose_file_runs(cluster: Cluster, tmp_path: Path) -> None:
     *shell, script = SERVICES["job"]["command"]
@@ -117,7 +117,7 @@ def test_the_job_of_the_compose_file_runs(cluster: Cluster, tmp_path: Path) -> N
     for name in ("configs", "jobs"):
         (tmp_path / name).symlink_to(ROOT / name)
     script = script.replace("tcp://scheduler:8786", cluster.scheduler)
-    ran = run(*shell, script, cwd=tmp_path, env=cluster.env, timeout=280)  # five programs, one after another
+    ran = run(*shell, script, cwd=tmp_path, env=cluster.env, timeout=280)  # five programs in sequence
     assert ran.code == 0, ran
     assert "s3://data/digits: 1,797 examples, 64 features" in ran.out
     assert re.search(r"^certified: ", ran.out, re.MULTILINE)
@@ -157,13 +157,13 @@ def test_the_programs_prepare_train_sweep_verify_and_predict(cluster: Cluster, t
 
 
 @pytest.mark.slow
-def test_the_ranking_of_small_sets_is_certified_and_its_problem_passes_the_checks(tmp_path: Path) -> None:
+def test_the_ranking_example_is_certified_and_its_problem_passes_the_checks(tmp_path: Path) -> None:
     ran = run("python", "jobs/ranking.py", tmp_path, cwd=ROOT, env=environment(PYTHONPATH=str(ROOT)))
     assert ran.code == 0, ran
-    told = json.loads(ran.out)
-    assert told["certified"]
-    assert told["verified"]
-    assert told["score"]["loss"] < 0.2  # half of the pairs by chance
+    printed = json.loads(ran.out)
+    assert printed["certified"]
+    assert printed["verified"]
+    assert printed["score"]["loss"] < 0.2  # half of the pairs by chance
     checked = distdual("check-problem", "ranking:Ranking", "--data", tmp_path / "data", cwd=ROOT / "jobs")
     assert checked.code == 0, checked
     assert "all outputs" in checked.out
@@ -180,7 +180,7 @@ def test_the_ranking_of_small_sets_is_certified_and_its_problem_passes_the_check
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_the_programs_tell_of_bad_input_in_one_line(cluster: Cluster, arguments: list[str]) -> None:
+def test_the_programs_report_bad_input_in_one_line(cluster: Cluster, arguments: list[str]) -> None:
     name, *rest = arguments
     ran = run("python", f"jobs/{name}", cluster.scheduler, *rest, cwd=ROOT, env=cluster.env)
     assert ran.code == 2

@@ -31,7 +31,7 @@ def test_it_trains_and_verifies_a_model_and_can_be_run_again(tmp_path: Path) -> 
     assert 0 <= certificate["gap"] <= 1e-3
     assert re.search(r"^certified: \S+ ≤ P\(w\*\) ≤ \S+$", first.out, re.MULTILINE)
     assert re.search(r"^verified: .* gap \S+e-\d+, target \S+e-\d+$", first.out, re.MULTILINE)
-    assert "pass=" in first.err  # plain lines, for this is no terminal
+    assert "pass=" in first.err  # plain lines, since stderr is not a terminal
     assert "\x1b" not in first.out + first.err
 
     again = distdual("quickstart", "--json", cwd=tmp_path)
@@ -40,15 +40,15 @@ def test_it_trains_and_verifies_a_model_and_can_be_run_again(tmp_path: Path) -> 
     assert json.loads(again.out)["oracle_calls"] >= 1797
 
 
-def test_it_leaves_a_folder_alone_that_holds_something_else(tmp_path: Path) -> None:
+def test_it_refuses_a_folder_with_other_files(tmp_path: Path) -> None:
     (tmp_path / "diary.txt").write_text("dear diary")
     ran = distdual("quickstart", "--dir", tmp_path)
-    assert_refused(ran, str(tmp_path), "already holds something else", "--dir")
+    assert_refused(ran, str(tmp_path), "already contains other files", "--dir")
     assert [path.name for path in tmp_path.iterdir()] == ["diary.txt"]
 
 
 @pytest.mark.parametrize("name", ["a file", "a config"])
-def test_it_leaves_other_peoples_files_alone(name: str, tmp_path: Path) -> None:
+def test_it_keeps_files_that_it_did_not_write(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "there"
     if name == "a file":
         folder.write_text("dear diary")
@@ -63,7 +63,7 @@ def test_it_leaves_other_peoples_files_alone(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_its_config_can_be_changed_and_trained_whatever_the_folder_is_called(tmp_path: Path) -> None:
+def test_its_config_can_be_edited_and_trained_for_any_folder_name(tmp_path: Path) -> None:
     folder = tmp_path / 'o"dd [b]näme'
     ran = distdual("quickstart", "--dir", folder)
     assert ran.code == 0, ran
@@ -75,7 +75,7 @@ def test_its_config_can_be_changed_and_trained_whatever_the_folder_is_called(tmp
 
 
 def on_terminal(command: list[str], cwd: Path, columns: int = 80) -> tuple[int, str]:
-    """Run on a pseudo-terminal of this width; the exit code and all that was shown."""
+    """Run on a pseudo-terminal of this width; returns the exit code and the output."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
     env = {**environment(), "TERM": "xterm-256color"}
@@ -84,7 +84,7 @@ def on_terminal(command: list[str], cwd: Path, columns: int = 80) -> tuple[int, 
     with subprocess.Popen(command, cwd=cwd, env=env, stdin=follower, stdout=follower, stderr=follower) as process:
         os.close(follower)
         end = time.monotonic() + 60
-        with contextlib.suppress(OSError):  # EIO: the last one who wrote has gone
+        with contextlib.suppress(OSError):  # EIO: the other end is closed
             while time.monotonic() < end and (part := os.read(leader, 65536)):
                 shown += part
         os.close(leader)
@@ -94,7 +94,7 @@ def on_terminal(command: list[str], cwd: Path, columns: int = 80) -> tuple[int, 
 def test_a_terminal_shows_a_live_table(tmp_path: Path) -> None:
     code, shown = on_terminal([str(PROGRAMS / "distdual"), "quickstart"], tmp_path)
     assert code == 0, shown
-    assert shown.count("\x1b[1A") > 2  # it moves up to draw again
+    assert shown.count("\x1b[1A") > 2  # moves the cursor up to redraw
     plain = re.sub(r"\r+\n?", "\n", re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", shown))
     last = plain[plain.rindex("lower ≤ P(w*) ≤ upper") :]
     header, _, *rows = [line for line in last.splitlines()[1:] if line.strip()]
@@ -114,7 +114,7 @@ def round_at(passes: int, *, certify: bool = False, seconds: float = 1.0, rows: 
     return Round(seconds, 1, 1, certify, 1.2222222e9, upper, gap, 0.5, rows, rows * 8, rows, totals)
 
 
-def test_the_table_fits_on_80_columns_at_any_size() -> None:
+def test_the_table_fits_80_columns_for_numbers_of_any_size() -> None:
     console = Console(record=True, width=80, force_terminal=True, file=open(os.devnull, "w"))  # noqa: SIM115
     display = ProgressDisplay(console, 1e-3)
     for passes in range(1, 300):
@@ -148,5 +148,5 @@ def test_counts_stay_short(count: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"), [(2.44, "2.4 s"), (61, "1:01 min"), (3599, "59:59 min"), (7260, "2:01 h")]
 )
-def test_times_are_read_at_a_glance(seconds: float, text: str) -> None:
+def test_times_are_short(seconds: float, text: str) -> None:
     assert clock(seconds) == text

@@ -1,4 +1,4 @@
-"""The whole path with data and model on a real S3 server, and what happens when the server says no or is gone."""
+"""The whole workflow with data and model on a real S3 server, and its errors when the server refuses or fails."""
 
 import contextlib
 import json
@@ -58,10 +58,10 @@ def credentials(server: S3Server) -> dict[str, str]:
 
 def inline(server: S3Server) -> str:
     """The owner's storage options as one TOML line."""
-    told = ", ".join(
+    options = ", ".join(
         f"{name} = {json.dumps(value)}" for name, value in server.storage_options.items() if name != "client_kwargs"
     )
-    return f'storage_options = {{ {told}, client_kwargs = {{ endpoint_url = "{server.endpoint}" }} }}'
+    return f'storage_options = {{ {options}, client_kwargs = {{ endpoint_url = "{server.endpoint}" }} }}'
 
 
 def done(ran: Ran) -> Ran:
@@ -70,10 +70,10 @@ def done(ran: Ran) -> Ran:
 
 
 def assert_no_secret(server: S3Server, folder: Path, *ran: Ran) -> None:
-    """Neither key nor secret in what was printed, nor in any file of `folder` but those that the test wrote them to."""
-    told = [each.out.encode() + each.err.encode() for each in ran]
-    told += [path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".toml"]
-    for text in told:
+    """Neither key nor secret occurs in the output or in any file of `folder` but those the test wrote them to."""
+    texts = [each.out.encode() + each.err.encode() for each in ran]
+    texts += [path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".toml"]
+    for text in texts:
         assert server.key.encode() not in text
         assert server.secret.encode() not in text
 
@@ -82,21 +82,21 @@ def assert_no_secret(server: S3Server, folder: Path, *ran: Ran) -> None:
 def test_prepare_train_verify_and_predict_on_s3(by: str, s3: S3Server, source: Path, tmp_path: Path) -> None:
     place = s3.url("end-to-end")
     data, model, labels = f"{place}/data", f"{place}/model", f"{place}/labels.txt"
-    told, env, line = [], environment(), inline(s3)
+    options, env, line = [], environment(), inline(s3)
     if by == "environment":
         env, line = credentials(s3), ""
     else:
         (tmp_path / "s3.toml").write_text(storage(s3.storage_options))
-        told = ["--storage-options", "s3.toml"]
+        options = ["--storage-options", "s3.toml"]
     (tmp_path / "run.toml").write_text(CONFIG.format(data=data, model=model, data_storage=line, model_storage=line))
 
     def step(*arguments: object) -> Ran:
         return done(distdual(*arguments, "--json", cwd=tmp_path, env=env))
 
-    prepared = step("prepare", source, data, "--problem", "binary", "--shard-bytes", 2000, "--shuffle", 3, *told)
+    prepared = step("prepare", source, data, "--problem", "binary", "--shard-bytes", 2000, "--shuffle", 3, *options)
     trained = step("train", "run.toml", "--set", "cluster.local={workers=1}")
-    verified = step("verify", model, *told)
-    predicted = step("predict", model, data, "--out", labels, *told)
+    verified = step("verify", model, *options)
+    predicted = step("predict", model, data, "--out", labels, *options)
 
     assert json.loads(prepared.out)["datasets"][0]["n_shards"] == 4
     certificate, checked = json.loads(trained.out), json.loads(verified.out)
@@ -127,7 +127,7 @@ def test_wrong_credentials_are_refused_without_being_shown(s3: S3Server, source:
 
 
 @pytest.mark.parametrize("command", ["train", "info"])
-def test_a_missing_bucket_is_told_as_such(command: str, s3: S3Server, tmp_path: Path) -> None:
+def test_a_missing_bucket_is_reported(command: str, s3: S3Server, tmp_path: Path) -> None:
     url = "s3://no-such-bucket/data"
     text = CONFIG.format(data=url, model="model", data_storage="", model_storage="")
     (tmp_path / "run.toml").write_text(text)
@@ -138,7 +138,7 @@ def test_a_missing_bucket_is_told_as_such(command: str, s3: S3Server, tmp_path: 
 
 
 class CountingProxy(socketserver.ThreadingTCPServer):
-    """Passes everything on to the server, and kills it at the Nth GET."""
+    """A proxy that forwards everything to the server and kills it at the Nth GET."""
 
     daemon_threads = True
 
@@ -191,7 +191,7 @@ class Forward(socketserver.BaseRequestHandler):
 def test_a_server_that_dies_while_shards_are_read_ends_training(
     cluster: str, own_s3: S3Server, source: Path, tmp_path: Path
 ) -> None:
-    """Each of the 100 shards takes two GETs, the description of the data set a few: the 60th is one of a shard."""
+    """Each of the 100 shards takes two GETs and the metadata a few, so the 60th GET reads a shard."""
     data, env = own_s3.url(), credentials(own_s3)
     done(distdual("prepare", source, data, "--problem", "binary", "--shard-bytes", 80, cwd=tmp_path, env=env))
     text = CONFIG.format(data=data, model="model", data_storage="", model_storage="") + cluster
@@ -209,17 +209,17 @@ def test_a_server_that_dies_while_shards_are_read_ends_training(
     assert_no_secret(own_s3, tmp_path, ran)
 
 
-def test_a_run_goes_on_with_appended_data_and_the_old_model_still_holds(
+def test_a_run_continues_on_appended_data_and_the_old_model_still_verifies(
     s3: S3Server, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Verify reads each object that it needs once: two arrays a shard, and none of the shards that came later."""
+    """Verify reads each object once: two arrays per shard, and no appended shards."""
     monkeypatch.chdir(tmp_path)
     with proxy_of(s3) as proxy:
         place = s3.url("grows")
         data, options = f"{place}/data", proxy.storage_options
         (tmp_path / "s3.toml").write_text(storage(options))
-        told = ["--problem", "binary", "--storage-options", "s3.toml"]
-        assert call(capsys, "prepare", source, data, *told, "--shard-bytes", 2000).code == 0
+        options = ["--problem", "binary", "--storage-options", "s3.toml"]
+        assert call(capsys, "prepare", source, data, *options, "--shard-bytes", 2000).code == 0
         n_shards = open_dataset(Location(data, options)).n_shards
 
         def trained(name: str, **solver: Any) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def test_a_run_goes_on_with_appended_data_and_the_old_model_still_holds(
             return dict(train(config).certificate)
 
         old = trained("old")
-        assert call(capsys, "prepare", source, data, *told, "--append").code == 0
+        assert call(capsys, "prepare", source, data, *options, "--append").code == 0
         proxy.take()
         found = verify(Location(f"{place}/old", options))
         chunks = [path for method, path in proxy.take() if "/data/" in path and re.search(r"/(x|y)/c/", path)]
@@ -243,7 +243,7 @@ def test_a_run_goes_on_with_appended_data_and_the_old_model_still_holds(
         ran = call(capsys, "verify", f"{place}/old", "--storage-options", "s3.toml")
         assert ran.code == 0
         assert (
-            f"target {old['target']:.2e}\n  of the first {n_shards} shards; {n_shards} were appended since" in ran.out
+            f"target {old['target']:.2e}\n  of the first {n_shards} shards; {n_shards} were appended later" in ran.out
         )
 
         hot = trained("hot", start=f"{place}/old")
@@ -263,7 +263,7 @@ def wait_for_first_line(log: Path, process: subprocess.Popen[str]) -> None:
 
 
 def test_a_model_that_cannot_be_saved_is_an_error(own_s3: S3Server, source: Path, tmp_path: Path) -> None:
-    """The data is local; the server, where the model is to go, dies between the first look at it and the last write."""
+    """The data is local; the server for the model dies between its first read and its last write."""
     env, model = credentials(own_s3), own_s3.url("model")
     done(distdual("prepare", source, "data", "--problem", "binary", "--shard-bytes", 2000, cwd=tmp_path, env=env))
     text = CONFIG.format(data="data", model=model, data_storage="", model_storage="")

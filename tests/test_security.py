@@ -1,4 +1,4 @@
-"""Whom does distdual trust? Schedulers with the right certificate, and code that the user has named."""
+"""distdual trusts only schedulers with the right certificate, and code that the user has named."""
 
 import hashlib
 import json
@@ -45,7 +45,7 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Pem:
 
 @pytest.fixture(scope="module")
 def address(pem: Pem, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A scheduler and a worker that speak to nobody without a certificate of our authority."""
+    """A scheduler and a worker that require a certificate of our authority."""
     with dask_cluster(tmp_path_factory.mktemp("cluster"), workers=1, tls=pem.for_dask()) as found:
         yield found
 
@@ -88,7 +88,7 @@ def test_without_the_right_certificate_nothing_is_sent(
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("options", "words"),
     [
         ({"tls_ca": "ca.pem"}, "cluster.tls_cert and cluster.tls_key not given"),
         (dict.fromkeys(NAMES, "x.pem") | {"scheduler": "tcp://host:1"}, "need a scheduler at tls://host:port, got tcp"),
@@ -98,36 +98,36 @@ def test_without_the_right_certificate_nothing_is_sent(
         ({"scheduler": ""}, "cluster.scheduler : not an address"),
     ],
 )
-def test_configs_of_clusters_are_checked(told: dict[str, str], words: str) -> None:
+def test_tls_settings_are_checked(options: dict[str, str], words: str) -> None:
     with pytest.raises(InputError, match=words.replace("(", r"\(")):
-        ClusterConfig(**told)  # type: ignore[arg-type]
+        ClusterConfig(**options)  # type: ignore[arg-type]
 
 
-def test_files_of_certificates_are_checked(pem: Pem, tmp_path: Path) -> None:
+def test_certificate_files_are_checked(pem: Pem, tmp_path: Path) -> None:
     def of(*files: str) -> ClusterConfig:
         return ClusterConfig(scheduler="tls://host:1", **dict(zip(NAMES, files, strict=True)))  # type: ignore[arg-type]
 
-    with pytest.raises(InputError, match=r"cluster\.tls_key: there is no file .*nowhere"):
+    with pytest.raises(InputError, match=r"cluster\.tls_key: file .*nowhere not found"):
         security_of(of(pem.ca, pem.cert, str(tmp_path / "nowhere")))
     (tmp_path / "text").write_text("no key")
-    with pytest.raises(InputError, match="expected PEM files, the key being the certificate's"):
+    with pytest.raises(InputError, match="expected PEM files, and the key of the certificate"):
         security_of(of(pem.ca, pem.cert, str(tmp_path / "text")))
-    with pytest.raises(InputError, match="expected PEM files, the key being the certificate's"):
+    with pytest.raises(InputError, match="expected PEM files, and the key of the certificate"):
         security_of(of(pem.ca, pem.cert, certificates(tmp_path / "theirs").key))
 
 
-def test_the_command_line_stands_above_the_config(tmp_path: Path) -> None:
+def test_the_command_line_overrides_the_config(tmp_path: Path) -> None:
     file = config_of(tmp_path, "data", "cluster.local.workers = 3\n")
     assert load(file).cluster.local is not None
     found = load(file, (), {"scheduler": "tls://host:1", "tls_ca": "a", "tls_cert": "b", "tls_key": "c"}).cluster
     assert (found.local, found.scheduler, found.tls_key) == (None, "tls://host:1", "c")
 
 
-# --- nothing that is stored is run
+# --- stored files never run code
 
 
 class Trap:
-    """Once unpickled, it leaves a folder behind."""
+    """An object that creates a folder when it is unpickled."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -143,7 +143,7 @@ def traps(folder: Path) -> Any:
 
 
 def set_trap(path: Path, sprung: Path) -> None:
-    """Put pickles into the place of all that a file of arrays holds."""
+    """Replace all arrays of a file by pickles."""
     if path.suffix == ".npy":
         np.save(path, traps(sprung), allow_pickle=True)
     else:
@@ -155,7 +155,7 @@ def arrays_of(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix in (".npy", ".npz"))
 
 
-def test_a_trap_is_one(tmp_path: Path) -> None:
+def test_the_trap_works_when_unpickled(tmp_path: Path) -> None:
     np.save(tmp_path / "trap.npy", traps(tmp_path / "sprung"), allow_pickle=True)
     np.load(tmp_path / "trap.npy", allow_pickle=True)
     assert (tmp_path / "sprung").exists()
@@ -164,8 +164,8 @@ def test_a_trap_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("slack", ["example", "block:8"])
 def test_a_model_with_a_pickle_is_refused_and_runs_nothing(slack: str, data: str, tmp_path: Path) -> None:
     model, sprung = tmp_path / "model", tmp_path / "sprung"
-    told = {"data": {"url": data}, "problem": {"kind": "binary"}, "output": {"url": str(model)}}
-    distdual.train({**told, "solver": {"slack": slack, "max_passes": 2}})
+    config = {"data": {"url": data}, "problem": {"kind": "binary"}, "output": {"url": str(model)}}
+    distdual.train({**config, "solver": {"slack": slack, "max_passes": 2}})
     assert distdual.verify(str(model)).findings == ()
     one_of_each = {path.parent.name if "members" in path.parent.name else path: path for path in arrays_of(model)}
     assert any("members" in str(name) for name in one_of_each) == (slack != "example")
@@ -181,18 +181,18 @@ def test_a_model_with_a_pickle_is_refused_and_runs_nothing(slack: str, data: str
 
 def test_a_checkpoint_full_of_pickles_is_refused_and_runs_nothing(data: str, tmp_path: Path) -> None:
     model, sprung = tmp_path / "model", tmp_path / "sprung"
-    told = {"data": {"url": data}, "problem": {"kind": "binary"}, "output": {"url": str(model)}}
+    config = {"data": {"url": data}, "problem": {"kind": "binary"}, "output": {"url": str(model)}}
     with pytest.raises(Suspended):
-        distdual.train(told, terminated=lambda: True)
+        distdual.train(config, terminated=lambda: True)
     for path in arrays_of(model / "checkpoint"):
         set_trap(path, sprung)
     manifest = model / "checkpoint" / "manifest.json"
     said = json.loads(manifest.read_text())
-    for name in said["files"]:  # whoever sets traps can write digests
+    for name in said["files"]:  # an attacker can write digests, too
         said["files"][name] = hashlib.sha256((model / "checkpoint" / name).read_bytes()).hexdigest()
     manifest.write_text(json.dumps(said))
     with pytest.raises(InputError, match="not a checkpoint that this version can read"):
-        distdual.train(told, resume=True)
+        distdual.train(config, resume=True)
     assert not sprung.exists()
 
 
@@ -213,8 +213,8 @@ def test_code_that_only_a_model_names_is_not_imported(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trapped.py").write_text("import os\nos.mkdir('sprung')\n")
-    told = {"data": {"url": data}, "problem": {"kind": "binary"}, "output": {"url": "model"}}
-    distdual.train(told)
+    config = {"data": {"url": data}, "problem": {"kind": "binary"}, "output": {"url": "model"}}
+    distdual.train(config)
     about = json.loads(Path("model/model.json").read_text())
     about["problem"]["kind"] = "trapped:Problem"
     Path("model/model.json").write_text(json.dumps(about))
@@ -222,7 +222,7 @@ def test_code_that_only_a_model_names_is_not_imported(
         assert_refused(call(capsys, *command), "--problem trapped:Problem")
     for section in ({"solver": {"start": "model"}}, {"prior": {"mean": "model"}}):
         with pytest.raises(InputError, match="trapped:Problem"):
-            distdual.train({**told, **section, "output": {"url": "other"}})
+            distdual.train({**config, **section, "output": {"url": "other"}})
     call(capsys, "info", "model")
     assert "trapped" not in sys.modules
     assert not Path("sprung").exists()

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from benchmarks.case import Case
 from benchmarks.objective import NO_DUAL, Solution
 from benchmarks.solvers.base import THREADS
-from distdual.cluster.executor import InlineExecutor
+from distdual.cluster.threads import InlineExecutor
 from distdual.config import SolverConfig
 from distdual.coordinator.run import single_dual
 from distdual.coordinator.trainer import Outcome, Trainer

@@ -1,11 +1,13 @@
 """Proven bounds on P(w*), and the conditions under which they are proven."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from distdual.kernels.rows import Floats
+from distdual.scan.scan import ShardReport
+from distdual.solver.gap import relative_gap
 from distdual.solver.regularizer import Prior
 
 
@@ -14,6 +16,11 @@ class ShardLoss(NamedTuple):
     version: int
     loss: float  # Σ_i cost_i ξ_i(w) over the shard
     exact: bool
+
+
+def shard_losses(reports: Iterable[ShardReport]) -> list[ShardLoss]:
+    """Return the losses that scans reported."""
+    return [ShardLoss(report.shard, report.version, report.loss, report.exact) for report in reports]
 
 
 class CertificateError(ValueError):
@@ -30,16 +37,15 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """(upper − lower) / upper; a data set whose optimum is 0 has gap 0."""
-        return (self.upper - self.lower) / self.upper if self.upper != 0 else 0.0
+        return relative_gap(self.upper, self.lower)
 
 
 def upper_bound(
     w: Floats, version: int, losses: Sequence[ShardLoss], *, C: float, n_shards: int, prior: Prior | None = None
 ) -> float:
-    """P(w) = R(w) + C Σ loss, R(w) = 1/2 ||w||² without a prior, from one exact scan of every shard at this version.
+    """Return P(w) = R(w) + C Σ loss from one exact scan of every shard at this version.
 
-    Summed without rounding, so the order in which workers report does not matter.
+    R(w) = 1/2 ||w||² without a prior. `fsum` makes the result independent of the order in which workers report.
     """
     missing = set(range(n_shards)) - {s.shard for s in losses}
     if missing or len(losses) != n_shards:
@@ -62,6 +68,6 @@ def upper_bound(
 
 
 def objective(w: Floats, losses: Sequence[ShardLoss], *, C: float, prior: Prior | None = None) -> float:
-    """R(w) + C Σ loss; an upper bound only under the conditions of `upper_bound`, else an estimate."""
+    """Return R(w) + C Σ loss, an upper bound only under the conditions of `upper_bound`, else an estimate."""
     penalty = (prior or Prior(len(w))).penalty(w)
     return penalty + C * math.fsum(s.loss for s in losses)

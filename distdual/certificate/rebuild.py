@@ -1,4 +1,4 @@
-"""How does a worker rebuild the support constraints of one shard from the data?"""
+"""The support constraints of one shard, rebuilt from the data."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,11 +14,11 @@ from distdual.problems.base import Constraints, Keys, Problem
 from distdual.scan.group_members_file import Notes
 from distdual.scan.slack_groups import CHUNK, Members
 
-FEW = 512  # constraints of single examples at a time: the copies of their rows stay in the processor's cache
+FEW = 512  # constraints at a time, so that copies of their rows stay in the processor's cache
 
 
 class Piece(NamedTuple):
-    """Some of the constraints of single examples that Σ α x is made of."""
+    """Some of the constraints of single examples that Σ α x sums."""
 
     example: Ints  # within the shard
     constraints: Constraints
@@ -26,17 +26,17 @@ class Piece(NamedTuple):
 
 
 class Support(NamedTuple):
-    """The support constraints of one shard, and the folder of the model they are of."""
+    """The support constraints of one shard, and the folder of their model."""
 
     dual: Dual | GroupDual
-    folder: Location | None  # a dual of single examples needs none
+    folder: Location | None  # None for a dual of single examples
 
     @property
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self.dual.arrays().values())
 
     def pieces(self, shard: Shard, problem: Problem) -> Iterator[Piece]:
-        """A few at a time, keys checked: these may be forged."""
+        """Yield a few constraints at a time, after checking their keys, which may be forged."""
         if isinstance(self.dual, Dual):
             for begin in range(0, len(self.dual.alpha), FEW):
                 at = slice(begin, begin + FEW)
@@ -56,7 +56,7 @@ class Support(NamedTuple):
                 yield Piece(example, constraints, each[at] * constraints.cost)
 
     def rows(self, shard: Shard) -> Iterator[tuple[Members, Floats]]:
-        """Members of the rows of groups, file by file, and α of each row."""
+        """Yield, file by file, the members of the groups' rows and the α of each row."""
         assert isinstance(self.dual, GroupDual) and self.folder is not None  # noqa: PT018
         for number in np.unique(self.dual.file):
             notes = Notes(self.folder / self.dual.members, int(number))
@@ -67,7 +67,7 @@ class Support(NamedTuple):
                 raise InputError(f"{notes.folder}/{notes.name}: holds {len(members.indptr) - 1} rows, not {row.max()}")
             chosen = members.take(row)
             if len(chosen.example) and chosen.example.max() >= shard.n_examples:
-                raise InputError(f"{notes.folder}/{notes.name}: names example {chosen.example.max()} of the shard")
+                raise InputError(f"{notes.folder}/{notes.name}: example {chosen.example.max()} is not in the shard")
             yield chosen, self.dual.alpha[mine]
 
 

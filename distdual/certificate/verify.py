@@ -1,8 +1,8 @@
-"""Is a model what its certificate says? Recomputed from the model folder and the data set alone.
+"""Verification: the certificate of a model, recomputed from the model folder and the data set alone.
 
 Each shard is read once; a worker computes Σ cost_i ξ_i(w) over it for P(w), and rebuilds the support constraints of
-its examples from the data, for D(α). Nothing of the trainer is used but the problem's own mathematics. Where
-shards were appended since, the certificate is still one of the first shards, and those are what is read.
+its examples from the data, for D(α). Of the trainer's code, only the problem's own mathematics is used. If shards were
+appended since training, only the shards that the certificate covers are read.
 """
 
 import itertools
@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.certificate.bounds import Certificate, ShardLoss, objective, upper_bound
+from distdual.certificate.bounds import ShardLoss, objective, upper_bound
 from distdual.certificate.rebuild import Support, no_support
-from distdual.cluster.executor import Executor, open_executor
+from distdual.cluster.base import Executor
+from distdual.cluster.open_executor import open_executor
 from distdual.config import RETRY_SECONDS, ClusterConfig
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.storage.location import Location
@@ -28,13 +29,14 @@ from distdual.problems.registry import Named
 from distdual.scan.scan import Source
 from distdual.scan.shard_reader import streamed
 from distdual.scan.slack_groups import add_runs
+from distdual.solver.gap import relative_gap
 
-SAME = 1e-9  # relative difference up to which a recomputed bound is the recorded one
-FEASIBLE = 1e-9  # relative excess of Σ α over C_i that rounding may leave
+SAME = 1e-9  # largest relative difference between a recomputed and a recorded bound
+FEASIBLE = 1e-9  # relative excess of Σ α over C_i allowed for rounding
 
 
 class Sparse(NamedTuple):
-    """A vector that is mostly zero, or all of it where `at` is None."""
+    """A mostly-zero vector as positions and values, or in full where `at` is None."""
 
     at: Ints | None
     values: Floats
@@ -46,10 +48,10 @@ NOTHING = Sparse(np.empty(0, dtype=np.int64), np.empty(0))
 class ShardCheck(NamedTuple):
     shard: int
     exact: bool
-    intact: bool  # False if the shard is not what was prepared
+    intact: bool  # False if its checksum differs from the prepared one
     loss: float  # Σ cost_i ξ_i(w)
     margins: float  # Σ α l over the shard's support constraints
-    v: Sparse  # Σ α x over the same
+    v: Sparse  # Σ α x over these
     infeasible: Ints  # examples with Σ α > C_i or α < 0
     bytes_read: int
     gets: int
@@ -57,7 +59,7 @@ class ShardCheck(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The recomputed bounds, and everything that does not agree with what the model folder says."""
+    """The recomputed bounds, and all discrepancies with the model folder as findings."""
 
     lower: float
     upper: float
@@ -69,10 +71,10 @@ class Verification:
     oracle_calls: int
     bytes_read: int
     gets: int
-    n_shards: int  # that the certificate is about
-    appended: int = 0  # shards that the data set has beyond these
-    estimate: float | None = None  # of P(w), where inexact inference proves no upper bound: that is then infinite
-    objective: float | None = None  # of a latent problem: its non-convex P(w), latent values imputed anew
+    n_shards: int  # that the certificate covers
+    appended: int = 0  # further shards of the data set
+    estimate: float | None = None  # of P(w), where inexact inference proves no bound and `upper` is infinite
+    objective: float | None = None  # non-convex P(w) of a latent problem, with latent values imputed again
 
 
 def verify(
@@ -89,8 +91,8 @@ def verify(
     """
     folder = model if isinstance(model, Location) else Location(model)
     claimed = load_model(folder, problem)
-    place = data if isinstance(data, Location) else Location(data or claimed.data.url, folder.storage_options)
-    whole = open_dataset(place.patient(RETRY_SECONDS))
+    source = data if isinstance(data, Location) else Location(data or claimed.data.url, folder.storage_options)
+    whole = open_dataset(source.patient(RETRY_SECONDS))
     dataset = trained_on(claimed, whole)
     check_shape(claimed, dataset)
     dual, out_of_range = existing(claimed.dual, dataset)
@@ -100,10 +102,10 @@ def verify(
         executor.publish(0, claimed.w)
         shards = range(dataset.n_shards)
         found = executor.map_shards(check_shard, shards, [claimed.C] * len(shards), supports)
-        changed = changed_files(folder, claimed.certificate)  # read while workers scan
+        changed = changed_files(folder, claimed.certificate)  # while workers scan
         for check in found:
             v[slice(None) if check.v.at is None else check.v.at] += check.v.values
-            checks.append(check._replace(v=NOTHING))  # as many as shards, each as long as w, would not fit in memory
+            checks.append(check._replace(v=NOTHING))  # v of all shards would not fit in memory
         imputed = nonconvex(claimed, dataset, executor) if isinstance(claimed.problem, Completed) else None
     findings = [
         *(f"{folder}/{name} is not what training wrote" for name in changed),
@@ -111,14 +113,14 @@ def verify(
         *([f"{folder}/dual names {out_of_range} examples beyond the data set"] if out_of_range else []),
         *dual_findings(folder, checks),
         *([] if multipliers_are_valid(claimed) else [f"{folder}/dual/beta.npy: β is not feasible"]),
-        *([] if keeps_signs(claimed) else [f"{folder}/weights.npy: a weight is negative that may not be"]),
+        *([] if keeps_signs(claimed) else [f"{folder}/weights.npy: a weight is negative that must not be"]),
     ]
     concluded = conclude(claimed, dataset, checks, v, imputed, findings)
     return replace(concluded, appended=whole.n_shards - dataset.n_shards)
 
 
 def trained_on(model: Model, dataset: Dataset) -> Dataset:
-    """The first shards of a data set if the model was trained on exactly those, else all of it."""
+    """Return the first shards of a data set if the model was trained on exactly those, else all of it."""
     n = len(model.data.checksum)
     first = dataset.head(n) if 0 < n < dataset.n_shards else dataset
     return first if first.fingerprint == model.data.fingerprint else dataset
@@ -137,7 +139,7 @@ def check_shape(model: Model, dataset: Dataset) -> None:
 
 
 def existing(dual: AnyDual, dataset: Dataset) -> tuple[AnyDual, int]:
-    """The support constraints that the data set can have, and the number of others."""
+    """Return the support constraints within the data set, and the number of those beyond it."""
     if isinstance(dual, Summary):
         return dual, 0
     if isinstance(dual, GroupDual):
@@ -152,7 +154,7 @@ def existing(dual: AnyDual, dataset: Dataset) -> tuple[AnyDual, int]:
 
 
 def support_parts(dual: AnyDual, dataset: Dataset, folder: Location) -> list[Support]:
-    """What each shard has to rebuild; nothing of a summary."""
+    """Return the support constraints of each shard; none for a summary."""
     if isinstance(dual, Summary):
         return [no_support() for _ in range(dataset.n_shards)]
     return [Support(dual.of_shard(dataset.first, s), folder) for s in range(dataset.n_shards)]
@@ -161,7 +163,7 @@ def support_parts(dual: AnyDual, dataset: Dataset, folder: Location) -> list[Sup
 def check_shard(
     source: Source | Dataset, problem: Problem, w: Floats, shard: int, C: float, support: Support
 ) -> ShardCheck:
-    """Runs on a worker: this shard's share of P(w) and of D(α)."""
+    """Compute one shard's share of P(w) and of D(α), on a worker."""
     with streamed(source, shard, check=False) as loaded:
         found = loaded.shard
         if isinstance(problem, Completed):
@@ -190,18 +192,18 @@ def check_shard(
 
 
 def shorter(v: Floats) -> Sparse:
-    """The form that takes fewer bytes on the way."""
+    """Return v in the form that takes fewer bytes to send."""
     at = np.flatnonzero(v)
     return Sparse(at, v[at]) if 2 * len(at) < len(v) else Sparse(None, v)
 
 
 class ShardImputed(NamedTuple):
     values: Int32s
-    loss: float  # Σ cost_i ξ_i(w) with these
+    loss: float  # Σ cost_i ξ_i(w) at these values
 
 
 def nonconvex(model: Model, dataset: Dataset, executor: Executor) -> float:
-    """P(w) of a latent problem, latent values imputed anew; those that may not be left come back in a second pass."""
+    """Return P(w) of a latent problem with latent values imputed again; `settle` may require a second pass."""
     assert isinstance(model.problem, Completed)
     now, shards = model.problem, range(dataset.n_shards)
     parts = list(executor.map_shards(impute_shard, shards, [None] * len(shards)))
@@ -216,7 +218,7 @@ def nonconvex(model: Model, dataset: Dataset, executor: Executor) -> float:
 def impute_shard(
     source: Source | Dataset, problem: Completed, w: Floats, shard: int, values: Int32s | None
 ) -> ShardImputed:
-    """Runs on a worker: the loss with the best latent values, or with those that are given."""
+    """Compute one shard's loss at the best latent values or at the given ones, on a worker."""
     with streamed(source, shard, check=False) as loaded:
         new = problem.problem.impute(w, loaded.shard) if values is None else values
         then = problem.problem.completed(loaded.shard, new)
@@ -224,7 +226,7 @@ def impute_shard(
 
 
 def data_findings(model: Model, dataset: Dataset, damaged: list[int]) -> list[str]:
-    """What differs between the data set and the one the model was trained on."""
+    """Describe how the data set differs from the one the model was trained on."""
     if damaged:
         return [f"{dataset.location}: shard {s} is not what was prepared: its checksum differs" for s in damaged]
     if dataset.fingerprint == model.data.fingerprint:
@@ -233,7 +235,7 @@ def data_findings(model: Model, dataset: Dataset, damaged: list[int]) -> list[st
         return [f"{dataset.location}: {dataset.n_shards} shards, the model was trained on {len(model.data.checksum)}"]
     differ = np.flatnonzero(dataset.checksum != model.data.checksum)
     which = f"shards {', '.join(map(str, differ[:5]))} differ" if len(differ) else "its shards are cut differently"
-    return [f"{dataset.location}: not the data set the model was trained on: {which}"]
+    return [f"{dataset.location}: not the data set that the model was trained on: {which}"]
 
 
 def keeps_signs(model: Model) -> bool:
@@ -262,14 +264,14 @@ def conclude(
     imputed: float | None,
     findings: list[str],
 ) -> Verification:
-    """Add up, compare with what the folder claims, and decide."""
+    """Add up the shards, compare with the folder's claims, and decide."""
     losses = [ShardLoss(check.shard, 0, check.loss, check.exact) for check in checks]
     exact = all(check.exact for check in checks)
     if exact:
         value = upper_bound(model.w, 0, losses, C=model.C, n_shards=dataset.n_shards, prior=model.prior)
     else:
         value = objective(model.w, losses, C=model.C, prior=model.prior)
-    lower = -model.prior.conjugate(np.zeros_like(model.w))  # D(0) always holds
+    lower = -model.prior.conjugate(np.zeros_like(model.w))  # D(0), a valid bound without any α
     if multipliers_are_valid(model) and not any(len(check.infeasible) for check in checks):
         margins = [check.margins for check in checks]
         if isinstance(model.dual, Summary):
@@ -285,13 +287,12 @@ def conclude(
     if isinstance(model.dual, Summary):
         findings.append("the model holds a summary of its dual: the lower bound rests on the trainer's rows")
     if not exact:
-        findings.append(f"inference is inexact: there is no upper bound, {value:.12g} is an estimate of P(w)")
-    proven = Certificate(lower, value if exact else math.inf, 0)
-    gap = proven.gap if exact else math.inf
+        findings.append(f"inference is inexact: no upper bound is proven, {value:.12g} is an estimate of P(w)")
+    gap = relative_gap(value, lower) if exact else math.inf
     target = claimed_number(model, "target")
     return Verification(
         lower,
-        proven.upper,
+        value if exact else math.inf,
         gap,
         target,
         not findings and gap <= target,
@@ -308,7 +309,7 @@ def conclude(
 
 
 def claimed_number(model: Model, name: str) -> float:
-    """What certificate.json says, or NaN, which agrees with nothing."""
+    """Return a number of certificate.json, or NaN, which equals nothing."""
     value: Any = model.certificate
     for key in name.split("."):
         value = value.get(key) if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""The command line: reads arguments, calls the package, prints. Exit codes: 0 done, 1 not certified, 2 bad input."""
+"""The command line: parse arguments, call the package, print. Exit codes: 0 done, 1 not certified, 2 bad input."""
 
 import io
 import os
@@ -18,16 +18,16 @@ from distdual.cli.options import (
     BAD_INPUT,
     INTERRUPTED,
     NOT_CERTIFIED,
-    emit,
+    find_module,
     json_option,
-    look_here,
     next_step,
-    paper,
+    print_json,
     problem_option,
     say,
     scheduler_options,
-    screen,
     settings_option,
+    stderr,
+    stdout,
     storage_option,
     storage_options,
 )
@@ -36,7 +36,7 @@ from distdual.errors import ClusterError, InputError, Suspended
 
 
 class InOrder(click.Group):
-    """Lists commands in the order in which they are used, not by name."""
+    """A group that lists commands in the order of use, not by name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(self.commands)
@@ -62,13 +62,13 @@ def cli(context: click.Context) -> None:
     default="distdual-quickstart",
     type=click.Path(path_type=Path),
     show_default=True,
-    help="Where data set, config, run log and model are written.",
+    help="Folder for data set, config, run log and model.",
 )
 @json_option
 def quickstart(folder: Path, as_json: bool) -> int:
     """Train and verify a model on data that ships with scikit-learn.
 
-    Even against odd digits, on a Dask cluster of two processes on this machine.
+    The task is to tell even from odd digits, on a local Dask cluster of two processes.
 
     \b
     Example:
@@ -81,20 +81,20 @@ def quickstart(folder: Path, as_json: bool) -> int:
 
     config = prepare_digits(folder)
     data = open_dataset(Location(config.data.url))
-    screen.print(f"data set: {data.n_examples:,} digits in {data.n_shards} shards, even against odd")
-    with ProgressDisplay(screen, config.solver.gap) as watch:
+    stderr.print(f"data set: {data.n_examples:,} digits in {data.n_shards} shards, even against odd")
+    with ProgressDisplay(stderr, config.solver.gap) as watch:
         result, checked = run(config, watch)
     if as_json:
-        emit(result.certificate)
+        print_json(result.certificate)
     else:
         show_certificate(result.certificate)
         show_verification(asdict(checked))
-        paper.print(f"data set   {config.data.url}\nmodel      {config.output.url}\nrun log    {config.output.log}")
-        paper.print(f"config     {folder.as_posix()}/quickstart.toml")
+        stdout.print(f"data set   {config.data.url}\nmodel      {config.output.url}\nrun log    {config.output.log}")
+        stdout.print(f"config     {folder.as_posix()}/quickstart.toml")
     return 0 if result.certificate["certified"] and checked.certified else NOT_CERTIFIED
 
 
-@cli.command(short_help="Turn files into a data set of shards.")
+@cli.command(short_help="Convert files to a data set of shards.")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", shell_complete=complete_path)
 @click.argument("dest", shell_complete=complete_path)
 @click.option(
@@ -102,31 +102,27 @@ def quickstart(folder: Path, as_json: bool) -> int:
     "kind",
     required=True,
     shell_complete=complete_kind,
-    help="What is to be learnt: a built-in problem.kind, such as binary.",
+    help="The problem to learn: a built-in problem.kind, such as binary, or MODULE:CLASS.",
 )
-@click.option("--format", "source_format", help="svmlight, svmhmm, conll, npz, npy or brackets; guessed if not given.")
-@click.option("--labels", multiple=True, metavar="FILE", help="The .npy file of labels of each .npy SOURCE, in order.")
-@click.option(
-    "--templates", metavar="FILE.toml", help="The features of conll text; see configs/chunking_templates.toml."
-)
-@click.option("--vocabulary", metavar="URL", help="Conll text: take features and tags of this data set instead.")
+@click.option("--format", "source_format", help="svmlight, svmhmm, conll, npz, npy or brackets; default: guessed.")
+@click.option("--labels", multiple=True, metavar="FILE", help="The .npy labels of each .npy SOURCE, in order.")
+@click.option("--templates", metavar="FILE.toml", help="Conll: feature templates, see configs/chunking_templates.toml.")
+@click.option("--vocabulary", metavar="URL", help="Conll: use the features and tags of this data set instead.")
 @click.option("--shard-bytes", type=int, show_default="16 MiB", help="Largest size of a shard's features.")
-@click.option("--shuffle", type=int, metavar="SEED", help="Put the examples into random order.")
-@click.option("--test-fraction", default=0.0, metavar="F", help="Set a part aside: writes DEST/train and DEST/test.")
+@click.option("--shuffle", type=int, metavar="SEED", help="Shuffle the examples.")
+@click.option("--test-fraction", default=0.0, metavar="F", help="Split: write DEST/train and DEST/test.")
 @click.option("--scale", default="none", help="none, unit-variance or unit-rows.", show_default=True)
-@click.option("--n-features", type=int, help="Width of sparse data, where the largest index does not tell.")
-@click.option("--compress/--no-compress", default=None, help="Default: sparse data is compressed, dense is not.")
-@click.option("--overwrite", is_flag=True, help="Replace a data set that is there already.")
-@click.option("--append", is_flag=True, help="Add shards to a data set that is there, in its features and labels.")
-@click.option("--max-length", type=int, metavar="N", help="Trees: leave out sentences of more words.")
-@click.option("--grammar", metavar="URL", help="Trees: the data set whose grammar and vocabulary to use.")
-@click.option("--binarise", metavar="SIDE", help="Trees: right (the default) or left.")
-@click.option("--markov-order", metavar="N", help="Trees: labels that an inner symbol remembers; default 2, or all.")
-@click.option("--min-count", type=int, metavar="N", help="Trees: rarer words are known by their shape; default 2.")
-@click.option(
-    "--function-tags", is_flag=True, default=None, help="Trees: keep function tags; NP-SBJ becomes NP if not."
-)
-@click.option("--traces", is_flag=True, default=None, help="Trees: keep traces (-NONE-), which are removed if not.")
+@click.option("--n-features", type=int, help="Number of features of sparse data; default: the largest index.")
+@click.option("--compress/--no-compress", default=None, help="Default: compress sparse data only.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing data set.")
+@click.option("--append", is_flag=True, help="Add shards to an existing data set with the same features and labels.")
+@click.option("--max-length", type=int, metavar="N", help="Trees: skip sentences of more than N words.")
+@click.option("--grammar", metavar="URL", help="Trees: use the grammar and vocabulary of this data set.")
+@click.option("--binarise", metavar="SIDE", help="Trees: binarise to the right (the default) or left.")
+@click.option("--markov-order", metavar="N", help="Trees: sibling labels kept in binarised symbols; default 2, or all.")
+@click.option("--min-count", type=int, metavar="N", help="Trees: map rarer words to their shape; default 2.")
+@click.option("--function-tags", is_flag=True, default=None, help="Trees: keep NP-SBJ instead of shortening it to NP.")
+@click.option("--traces", is_flag=True, default=None, help="Trees: keep traces (-NONE-) instead of removing them.")
 @storage_option
 @json_option
 def prepare(
@@ -138,7 +134,7 @@ def prepare(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Turn SOURCE files into a data set of Zarr shards at DEST, a local folder or s3://.
+    """Convert SOURCE files to a data set of Zarr shards at DEST, a local folder or s3://.
 
     \b
     Example:
@@ -146,14 +142,13 @@ def prepare(
     """
     from distdual.data.prepare.api import prepare as run
 
-    if ":" in kind:
-        raise InputError(f"--problem {kind}: your own problem takes data prepared as multiclass or regression")
+    find_module(kind)
     storage = storage_options(storage_file)
     written = run(list(sources), dest, kind, format=source_format, storage_options=storage, **options)
     if as_json:
-        emit({"datasets": [asdict(summary) for summary in written]})
+        print_json({"datasets": [asdict(summary) for summary in written]})
     for summary in () if as_json else written:
-        paper.print(
+        stdout.print(
             f"{summary.url}: {summary.n_examples:,} examples, {summary.n_features:,} features, "
             f"{summary.n_shards:,} shards, labels {', '.join(summary.labels)}"
         )
@@ -165,7 +160,7 @@ def prepare(
 @storage_option
 @json_option
 def info(url: str, storage_file: Path | None, as_json: bool) -> int:
-    """Tell what is in a data set, a model or a checkpoint.
+    """Describe a data set, a model or a checkpoint.
 
     \b
     Example:
@@ -176,14 +171,14 @@ def info(url: str, storage_file: Path | None, as_json: bool) -> int:
 
     found = describe(Location(url, storage_options(storage_file)))
     if as_json:
-        emit(found)
+        print_json(found)
     else:
         show_table(found)
     return 0
 
 
 def check_dashboard(_: click.Context, __: click.Parameter, address: str | None) -> str | None:
-    """Before anything else: `--dashboard CONFIG.toml` took the config for a port."""
+    """Check the address first, since `--dashboard CONFIG.toml` takes the config for a port."""
     if address is not None:
         from distdual.report.live import host_and_port
 
@@ -194,7 +189,7 @@ def check_dashboard(_: click.Context, __: click.Parameter, address: str | None) 
 @cli.command()
 @click.argument("config_file", metavar="CONFIG.toml", type=click.Path(path_type=Path))
 @settings_option
-@click.option("--resume", is_flag=True, help="Go on from the checkpoint in output.url, if there is one.")
+@click.option("--resume", is_flag=True, help="Resume from the checkpoint in output.url, if any.")
 @click.option(
     "--dashboard",
     is_flag=False,
@@ -202,7 +197,7 @@ def check_dashboard(_: click.Context, __: click.Parameter, address: str | None) 
     metavar="[PORT]",
     is_eager=True,
     callback=check_dashboard,
-    help="Serve a page that shows the run while it goes on; PORT or HOST:PORT, 127.0.0.1:8788 if not given.",
+    help="Serve a live page of the run at PORT or HOST:PORT; default: 127.0.0.1:8788.",
 )
 @scheduler_options
 @json_option
@@ -216,8 +211,8 @@ def train(
 ) -> int:
     """Train a model and certify it.
 
-    Ctrl-C finishes the current step, certifies what there is, saves it and ends with exit code 1. SIGTERM finishes the
-    current round, writes a checkpoint and ends with exit code 1; --resume goes on from there.
+    Ctrl-C finishes the current step, certifies and saves the current model and ends with exit code 1. SIGTERM finishes
+    the current round, writes a checkpoint and ends with exit code 1; --resume continues from the checkpoint.
 
     \b
     Example:
@@ -229,19 +224,19 @@ def train(
     from distdual.report.progress import ProgressDisplay
 
     config = load(config_file, settings, scheduler)
-    look_here(config.problem.kind, config_file.parent)
+    find_module(config.problem.kind, config_file.parent)
     with (
         show_live(dashboard, say) as logs,
-        ProgressDisplay(screen, config.solver.gap) as watch,
+        ProgressDisplay(stderr, config.solver.gap) as watch,
         on_interrupt(say) as interrupted,
         on_terminate() as terminated,
     ):
         result = run(config, watch=watch, interrupted=interrupted, resume=resume, terminated=terminated, logs=logs)
     if as_json:
-        emit(result.certificate)
+        print_json(result.certificate)
     else:
         show_certificate(result.certificate)
-        paper.print(f"model      {config.output.url}")
+        stdout.print(f"model      {config.output.url}")
     return 0 if result.certificate["certified"] else NOT_CERTIFIED
 
 
@@ -250,7 +245,7 @@ cli.add_command(sweep)
 
 @cli.command(short_help="Recompute a model's certificate from scratch.")
 @click.argument("model", shell_complete=complete_path)
-@click.option("--data", metavar="URL", help="The data set, if it is no longer where the model was trained.")
+@click.option("--data", metavar="URL", help="The data set, if it has moved since the training.")
 @problem_option
 @scheduler_options
 @storage_option
@@ -263,7 +258,7 @@ def verify(
     storage_file: Path | None,
     as_json: bool,
 ) -> int:
-    """Recompute a model's certificate from the model folder and the data set alone, in float64.
+    """Recompute a model's certificate in float64, from the model folder and the data set alone.
 
     \b
     Example:
@@ -273,19 +268,19 @@ def verify(
     from distdual.data.storage.location import Location
 
     storage = storage_options(storage_file)
-    place = Location(data, storage) if data else None
-    checked = run(Location(model, storage), place, cluster=ClusterConfig(**scheduler), problem=problem)
+    location = Location(data, storage) if data else None
+    checked = run(Location(model, storage), location, cluster=ClusterConfig(**scheduler), problem=problem)
     if as_json:
-        emit({**asdict(checked), "model": model})
+        print_json({**asdict(checked), "model": model})
     else:
         show_verification(asdict(checked))
     return 0 if checked.certified else NOT_CERTIFIED
 
 
-@cli.command(short_help="Write predictions, and print the score.")
+@cli.command(short_help="Write predictions and print the score.")
 @click.argument("model", shell_complete=complete_path)
 @click.argument("data", shell_complete=complete_path)
-@click.option("--out", required=True, metavar="DEST", help="Where to write the labels: a .txt or a .npy file.")
+@click.option("--out", required=True, metavar="DEST", help="File for the labels, .txt or .npy.")
 @problem_option
 @scheduler_options
 @storage_option
@@ -299,7 +294,7 @@ def predict(
     storage_file: Path | None,
     as_json: bool,
 ) -> int:
-    """Write a model's predictions for a data set, and print the score where its labels are known.
+    """Write a model's predictions for a data set, and print the score if its labels are known.
 
     \b
     Example:
@@ -315,11 +310,11 @@ def predict(
     found = run(Location(model, storage), Location(data, storage), cluster=cluster, problem=problem)
     save_predictions(found.labels, Location(out, storage), found.lengths)
     if as_json:
-        emit({"n_examples": len(found.labels), "score": found.score, "out": out})
+        print_json({"n_examples": len(found.labels), "score": found.score, "out": out})
     else:
-        paper.print(f"{len(found.labels):,} predictions in {out}")
+        stdout.print(f"{len(found.labels):,} predictions in {out}")
         for name, value in (found.score or {}).items():
-            paper.print(f"{name} {value:.4f}")
+            stdout.print(f"{name} {value:.4f}")
     return 0
 
 
@@ -329,17 +324,17 @@ for job_command in job_commands.ALL:
 
 
 @cli.command(short_help="Test your own problem on small cases.")
-@click.argument("name", metavar="MODULE:CLASS", callback=lambda _, __, name: look_here(name))
-@click.option("--data", metavar="URL", help="Take examples from a data set's first shard; random ones if not given.")
+@click.argument("name", metavar="MODULE:CLASS", callback=lambda _, __, name: find_module(name))
+@click.option("--data", metavar="URL", help="Test on examples of this data set's first shard; default: random.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A key of [problem]; repeatable.")
 @storage_option
 @json_option
 def check_problem(
     name: str, data: str | None, settings: tuple[str, ...], storage_file: Path | None, as_json: bool
 ) -> int:
-    """Test your own problem on small cases: argmax by brute force, loss, rows, determinism, pickling, speed.
+    """Test your own problem on small cases: argmax against brute force, loss, rows, determinism, pickling and speed.
 
-    Without --data, --set n_features=8 and --set 'classes=["a", "b"]' say what random examples look like.
+    Without --data, --set n_features=8 and --set 'classes=["a", "b"]' set the shape of the random examples.
 
     \b
     Example:
@@ -350,11 +345,11 @@ def check_problem(
 
     checks = run(name, Location(data, storage_options(storage_file)) if data else None, settings)
     if as_json:
-        emit(
+        print_json(
             {"problem": name, "ok": all(check.ok for check in checks), "checks": [check._asdict() for check in checks]}
         )
     for check in () if as_json else checks:
-        paper.print(f"{'ok' if check.ok else 'FAILED':<7} {check.name:<14} {check.sentence}")
+        stdout.print(f"{'ok' if check.ok else 'FAILED':<7} {check.name:<14} {check.sentence}")
     return 0 if all(check.ok for check in checks) else NOT_CERTIFIED
 
 
@@ -363,25 +358,25 @@ cli.add_command(completion)
 
 def show_certificate(certificate: dict[str, Any]) -> None:
     word = "certified" if certificate["certified"] else "NOT certified"
-    paper.print(f"{word}: {bounds(certificate)}")
+    stdout.print(f"{word}: {bounds(certificate)}")
     why = "" if certificate["certified"] else f"; stopped: {certificate['reason']}"
     gap = "none proven" if certificate["gap"] is None else f"{certificate['gap']:.2e}"
-    paper.print(f"gap        {gap}, target {certificate['target']:.2e}{why}")
+    stdout.print(f"gap        {gap}, target {certificate['target']:.2e}{why}")
     if latent := certificate.get("latent"):
-        paper.print(
+        stdout.print(
             f"latent     objective {latent['objective']:.8g} after {len(latent['trace'])} turns; "
-            "the bounds are those of the last convex problem"
+            "the bounds belong to the last convex problem"
         )
-    paper.print(
+    stdout.print(
         f"cost       {certificate['passes']} passes, {certificate['oracle_calls']:,} oracle calls, "
         f"{certificate['support']:,} support constraints, {certificate['seconds']:.1f} s"
     )
     if not certificate["certified"]:
-        paper.print(f"next       {next_step(certificate)}")
+        stdout.print(f"next       {next_step(certificate)}")
 
 
 def bounds(found: dict[str, Any]) -> str:
-    """What is proven; with inexact inference that is the lower bound alone."""
+    """The proven bounds; with inexact inference, the lower bound alone."""
     if found["estimate"] is not None:
         return f"{found['lower']:.8g} ≤ P(w*); P(w) is about {found['estimate']:.8g} or more, by inexact inference"
     return f"{found['lower']:.8g} ≤ P(w*) ≤ {found['upper']:.8g}"
@@ -390,54 +385,54 @@ def bounds(found: dict[str, Any]) -> str:
 def show_verification(checked: dict[str, Any]) -> None:
     word = "verified" if checked["certified"] else "NOT verified"
     gap = "" if checked["estimate"] is not None else f", gap {checked['gap']:.2e}, target {checked['target']:.2e}"
-    paper.print(f"{word}: {bounds(checked)}{gap}")
+    stdout.print(f"{word}: {bounds(checked)}{gap}")
     if checked["objective"] is not None:
-        paper.print(f"latent     objective {checked['objective']:.8g}; the bounds are those of the last convex problem")
+        stdout.print(f"latent     objective {checked['objective']:.8g}; the bounds belong to the last convex problem")
     if checked["appended"]:
-        paper.print(f"  of the first {checked['n_shards']} shards; {checked['appended']} were appended since")
+        stdout.print(f"  of the first {checked['n_shards']} shards; {checked['appended']} were appended later")
     for finding in checked["findings"]:
-        paper.print(f"  - {finding}")
+        stdout.print(f"  - {finding}")
     if not checked["certified"] and not checked["findings"]:
-        paper.print(f"  - all agrees, but the gap is above {checked['target']:.2e}, the model's target: train longer")
+        stdout.print(f"  - everything checks out, but the gap exceeds the target {checked['target']:.2e}: train longer")
 
 
 def show_table(table: dict[str, Any], indent: str = "") -> None:
     for name, value in table.items():
         if isinstance(value, dict):
-            paper.print(f"{indent}{name}")
+            stdout.print(f"{indent}{name}")
             show_table(value, indent + "  ")
         else:
             text = ", ".join(map(str, value)) if isinstance(value, list) else value
-            paper.print(f"{indent}{name:<14} {text}")
+            stdout.print(f"{indent}{name:<14} {text}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; an InputError becomes one sentence and exit code 2."""
-    # A task that fails is told once, by the exception; Dask's workers would each log it with a traceback.
+    """Run the command line; an InputError is printed in one line, without a traceback."""
+    # The exception reports a failed task once; Dask's workers would each log it with a traceback.
     os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without "≤" shows "?"
+            stream.reconfigure(errors="replace")  # a terminal that cannot encode "≤" shows "?"
     try:
         code = cli.main(arguments, prog_name="distdual", standalone_mode=False)
     except InputError as error:
-        code = refuse(str(error))
+        code = print_error(str(error))
     except (Suspended, ClusterError) as error:
-        refuse(str(error))
+        print_error(str(error))
         code = NOT_CERTIFIED
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "distdual"
         sentence = error.format_message().rstrip(".")
-        code = refuse(f"{sentence}{'' if sentence.endswith('?') else ';'} see `{command} --help`")
+        code = print_error(f"{sentence}{'' if sentence.endswith('?') else ';'} see `{command} --help`")
     except click.ClickException as error:
-        code = refuse(error.format_message())
+        code = print_error(error.format_message())
     except click.Abort:
         click.echo("distdual: interrupted", err=True)
         code = INTERRUPTED
     sys.exit(code)
 
 
-def refuse(sentence: str) -> int:
-    """One line, whatever the sentence quotes."""
+def print_error(sentence: str) -> int:
+    """Print an error in one line, even if the message quotes line breaks."""
     click.echo(f"distdual: {' '.join(sentence.split())}", err=True)
     return BAD_INPUT

@@ -1,4 +1,4 @@
-"""What does the shell offer when Tab is pressed? Files, problems, and the keys and values of --set."""
+"""Shell completion of files, problems, and the keys and values of --set."""
 
 import dataclasses
 import typing
@@ -22,7 +22,7 @@ CHOICES: dict[str, Sequence[str]] = {
 
 
 class BashWithEquals(BashComplete):
-    """Bash takes the = of --set for a word of its own; and no space should follow what is not yet whole."""
+    """Bash completion for --set: bash splits words at =, and no space may follow an incomplete key."""
 
     source_template = BashComplete.source_template.replace(
         "    return 0\n", "    [[ ${COMPREPLY[0]} == *[=:] ]] && compopt -o nospace\n\n    return 0\n"
@@ -46,14 +46,14 @@ add_completion_class(BashWithEquals)
 
 
 def script(command: click.Command, shell: str) -> str:
-    """What the shell has to run once, so that it asks us from then on."""
+    """The script that registers the completion with `shell`."""
     cls = get_completion_class(shell)
     assert cls is not None
     return cls(command, {}, "distdual", "_DISTDUAL_COMPLETE").source()
 
 
 def complete_path(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Files and folders, for arguments that may be URLs as well."""
+    """Complete files and folders, for arguments that may also be URLs."""
     return [CompletionItem(incomplete, type="file")]
 
 
@@ -62,7 +62,7 @@ def complete_kind(_: click.Context, __: click.Parameter, incomplete: str) -> lis
 
 
 def complete_setting(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Keys of a config with the = that follows, then values where there are only some."""
+    """Complete config keys with the = that follows, then values of keys with a fixed set of them."""
     name, equals, value = incomplete.partition("=")
     if equals:
         every = [f"{name}={choice}" for choice in choices(name)]
@@ -83,7 +83,7 @@ def choices(name: str) -> Sequence[str]:
 
 
 def kinds() -> Sequence[str]:
-    """Problems are imported with their kernels, which takes a second; only who asks for one waits for it."""
+    """Names of the built-in problems, imported lazily since loading their kernels takes a second."""
     from distdual.problems.registry import KINDS
 
     return list(KINDS)
@@ -99,7 +99,7 @@ def config_keys(cls: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def problem_keys() -> Iterator[tuple[str, str]]:
-    """The keys of [problem] that only some problems have."""
+    """The keys of [problem] that are specific to some problems."""
     from distdual.problems.registry import BUILT_IN, own_fields
 
     found = {field.name: field.meaning for cls in BUILT_IN for field in own_fields(cls)}

@@ -1,4 +1,4 @@
-"""What is at a URL: a data set, a model or a checkpoint, and what is in it?"""
+"""The description of a data set, a model or a checkpoint at a path or URL."""
 
 from typing import Any
 
@@ -21,8 +21,8 @@ def describe(location: Location) -> dict[str, Any]:
         if folder.exists(MANIFEST):
             return describe_checkpoint(folder)
     raise InputError(
-        f"{location}: neither a data set nor a model nor a checkpoint: no zarr.json, no model.json and no {MANIFEST}; "
-        "`distdual prepare` makes data sets, `distdual train` models"
+        f"{location}: not a data set, a model or a checkpoint: no zarr.json, no model.json and no {MANIFEST}; "
+        "`distdual prepare` writes data sets, `distdual train` models"
     )
 
 
@@ -48,7 +48,7 @@ def describe_dataset(dataset: Dataset) -> dict[str, Any]:
 
 
 def describe_recipe(recipe: dict[str, Any], n_features: int) -> dict[str, Any]:
-    """The templates that features were made by, and how these are numbered."""
+    """The feature templates, and how features are numbered."""
     if not recipe:
         return {}
     names = f"{n_features:,} features, min_count {recipe.get('min_count', 1)}"
@@ -72,6 +72,6 @@ def describe_model(model: Model) -> dict[str, Any]:
 
 
 def describe_own(location: Location, about: dict[str, Any]) -> dict[str, Any]:
-    """A model of a user's own problem as its folder describes it: looking at it runs no code."""
+    """Describe a model of a user's own problem from its files alone, without running the user's code."""
     certificate = {name: value for name, value in read_json(location, "certificate.json").items() if name != "sha256"}
     return {"what": "model", "problem": about["problem"], "C": about.get("C"), "certificate": certificate}

@@ -1,8 +1,7 @@
-"""What do the commands share? Options, where they print, and how they find what an argument names."""
+"""Options, exit codes and output that the commands share."""
 
 import functools
 import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,15 @@ from rich.console import Console
 
 from distdual.cli.completion import complete_setting
 from distdual.config import TLS, check_address
+from distdual.json_floats import finite_values
 
 NOT_CERTIFIED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
 
-# Paths may hold brackets and colons: nothing that is printed is read as markup.
-screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
-paper = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+# Without markup, since paths may contain brackets and colons.
+stderr = Console(stderr=True, highlight=False, markup=False, emoji=False)
+stdout = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def check_scheduler(_: click.Context, __: click.Parameter, address: str | None) -> str | None:
@@ -29,27 +29,27 @@ def check_scheduler(_: click.Context, __: click.Parameter, address: str | None) 
 
 
 def scheduler_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds --scheduler and how to encrypt; the command gets them as `scheduler`, keys of [cluster] that were given."""
+    """Add --scheduler and the TLS options; `command` gets those given as `scheduler`, a dict of keys of [cluster]."""
 
     @functools.wraps(command)
     def called(*, scheduler: str | None, **others: Any) -> int:
-        told = {"scheduler": scheduler, **{name: others.pop(name) for name in TLS}}
-        return command(scheduler={name: value for name, value in told.items() if value is not None}, **others)
+        given = {"scheduler": scheduler, **{name: others.pop(name) for name in TLS}}
+        return command(scheduler={name: value for name, value in given.items() if value is not None}, **others)
 
-    texts = ("The scheduler's authority, a PEM file; for tls:// addresses.", "The certificate to show it.", "Its key.")
+    texts = ("PEM file of the certificate authority, for tls:// addresses.", "Client certificate.", "Its private key.")
     made: Callable[..., int] = called
     for name, text in zip(reversed(TLS), reversed(texts), strict=True):  # click lists the last one first
         made = click.option(f"--{name.replace('_', '-')}", name, metavar="FILE", help=text)(made)
     return click.option(
-        "--scheduler", metavar="ADDR", callback=check_scheduler, help="A running Dask scheduler, e.g. tcp://host:8786."
+        "--scheduler", metavar="ADDR", callback=check_scheduler, help="The Dask scheduler, e.g. tcp://host:8786."
     )(made)
 
 
 problem_option = click.option(
     "--problem",
     metavar="MODULE:CLASS",
-    callback=lambda _, __, name: look_here(name),
-    help="The class of your own problem; a model cannot make it load by itself.",
+    callback=lambda _, __, name: find_module(name),
+    help="The class of your own problem; a model file alone never loads it.",
 )
 settings_option = click.option(
     "--set",
@@ -57,7 +57,7 @@ settings_option = click.option(
     multiple=True,
     metavar="KEY=VALUE",
     shell_complete=complete_setting,
-    help="For example solver.C=0.1; repeatable.",
+    help="Override a config key, e.g. solver.C=0.1; repeatable.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 storage_option = click.option(
@@ -65,12 +65,12 @@ storage_option = click.option(
     "storage_file",
     metavar="FILE.toml",
     type=click.Path(path_type=Path),
-    help="A TOML file of fsspec options for remote URLs; S3 credentials are also taken from the environment.",
+    help="TOML file of fsspec options for remote URLs; S3 credentials may also come from the environment.",
 )
 
 
-def look_here(name: str | None, *folders: Path) -> str | None:
-    """Let the module of a user's own problem be found beside the config and in the current folder."""
+def find_module(name: str | None, *folders: Path) -> str | None:
+    """Search for the module of a user's own problem in `folders` and in the current folder."""
     if name is not None and ":" in name:
         from distdual.problems.registry import search_also
 
@@ -79,7 +79,7 @@ def look_here(name: str | None, *folders: Path) -> str | None:
 
 
 def say(sentence: str) -> None:
-    screen.print(sentence, soft_wrap=True)
+    stderr.print(sentence, soft_wrap=True)
 
 
 def storage_options(file: Path | None) -> dict[str, Any]:
@@ -90,17 +90,16 @@ def storage_options(file: Path | None) -> dict[str, Any]:
     return read_table(file)
 
 
-def emit(value: dict[str, Any]) -> None:
-    """One JSON object on stdout, with null where a number is not finite."""
-    finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in value.items()}
-    click.echo(json.dumps(finite))
+def print_json(value: dict[str, Any]) -> None:
+    """Print one JSON object on stdout, with null for numbers that are not finite."""
+    click.echo(json.dumps(finite_values(value)))
 
 
 def next_step(certificate: dict[str, Any]) -> str:
-    """What to do about a run that did not prove the gap it was asked for."""
-    reason, go_on = certificate["reason"], f"solver.start={certificate['model']} goes on from its dual"
+    """Advice for a run that did not prove its target gap."""
+    reason, go_on = certificate["reason"], f"solver.start={certificate['model']} continues from its dual"
     if certificate["estimate"] is not None:
-        return "inexact inference proves no upper bound; an exact argmax would (exact = True)"
+        return "inexact inference proves no upper bound; an exact argmax does (exact = True)"
     if reason == "interrupted":
         return f"the bounds hold; {go_on}"
     if "the one pass" in reason:

@@ -1,0 +1,13 @@
+"""Where scans run: threads of this process, or workers of a Dask cluster.
+
+base              the Executor contract, and bookkeeping of pending scans
+threads           the executor that scans in threads of this process
+dask_client       connecting to a scheduler, or starting a local cluster
+process_priority  lower priority for the workers of a local cluster
+liveness          deciding when a worker hangs and when a cluster is lost; pure
+dask_monitor      polling the scheduler for its workers
+dask_worker       the part of a task that runs on a worker
+dask_tasks        grouping scans into tasks, and tasks into messages; pure
+dask_executor     the executor that scans on Dask workers, and recovers from their failures
+open_executor     the factory: the executor that a configuration describes
+"""

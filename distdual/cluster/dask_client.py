@@ -1,4 +1,4 @@
-"""How is a cluster reached or started? Gives a client, and sends it the code of a user's own problem."""
+"""Dask clients: connect to a scheduler or start a local cluster, and upload the code of a user's own problem."""
 
 import asyncio
 import contextlib
@@ -17,15 +17,15 @@ from distdual.interrupt import children_ignore_interrupts
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import stated
 
-# Shards of some MB come and go. Dask's own setting gives their memory back to the system each time, and a page fault
-# for every 4 KB of the next one then takes longer than to compute on it.
+# Dask's default returns the memory of each freed shard to the system, and the page faults of the next shard then take
+# longer than computing on it.
 BEFORE_START = "distributed.nanny.pre-spawn-environ"
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": 1 << 30, "MALLOC_TRIM_THRESHOLD_": 256 << 20}
 
 
 @contextlib.contextmanager
 def connect(cluster: ClusterConfig) -> Iterator[Any]:
-    """A Dask client for a scheduler's address or for a cluster of our own, which ends with the block."""
+    """Yield a Dask client of the given scheduler, or of a local cluster that closes with the block."""
     import dask
     from distributed import Client, LocalCluster
 
@@ -42,7 +42,7 @@ def connect(cluster: ClusterConfig) -> Iterator[Any]:
             n_workers=local.workers,
             threads_per_worker=local.threads,
             memory_limit=local.memory,
-            dashboard_address="127.0.0.1:0",  # any free port: two runs on one machine must not collide
+            dashboard_address="127.0.0.1:0",  # any free port, so that two runs on one machine do not collide
             processes=True,
             preload=[*also_preloaded(), "distdual.cluster.process_priority"],
         )
@@ -51,21 +51,20 @@ def connect(cluster: ClusterConfig) -> Iterator[Any]:
 
 
 def also_preloaded() -> list[str]:
-    """What Dask's own configuration has workers load; naming more would replace it."""
+    """Return the preloads of Dask's own configuration, which a `preload` argument would replace."""
     import dask
 
-    told = dask.config.get("distributed.worker.preload", default=None) or []
-    return [told] if isinstance(told, str) else list(told)
+    configured = dask.config.get("distributed.worker.preload", default=None) or []
+    return [configured] if isinstance(configured, str) else list(configured)
 
 
 def _start_tracker_quietly() -> None:
-    """Start Python's process that tidies up what ended processes leave behind, told not to speak of it.
+    """Start Python's resource tracker with its warnings off.
 
-    A worker that must be ended by force may leave a lock of its queues. That is tidied up; its owner has nothing to do,
-    and a sentence of ours on stderr stays the only one.
+    A worker that is killed may leave a lock behind. The tracker removes it, and its warning would only distract.
     """
     known = os.environ.get("PYTHONWARNINGS")
-    os.environ["PYTHONWARNINGS"] = "ignore::UserWarning:multiprocessing.resource_tracker"  # inherited by the process
+    os.environ["PYTHONWARNINGS"] = "ignore::UserWarning:multiprocessing.resource_tracker"  # inherited by the tracker
     try:
         resource_tracker.ensure_running()
     finally:
@@ -75,48 +74,49 @@ def _start_tracker_quietly() -> None:
 
 
 def reach(cluster: ClusterConfig) -> Any:
-    """A Dask client of the scheduler that [cluster] names, whether it has workers or not."""
+    """Connect to the scheduler that [cluster] names, whether or not it has workers."""
     from distributed import Client
 
     assert cluster.scheduler is not None
     security = security_of(cluster)
     try:
-        with ThreadPoolExecutor(1) as pool:  # the caller may be inside an event loop, as in a notebook
+        with ThreadPoolExecutor(1) as pool:  # the caller may already run an event loop, as in a notebook
             pool.submit(asyncio.run, _greet(cluster.scheduler, security, cluster.timeout)).result()
-        away = max(cluster.timeout, cluster.patience)  # a scheduler that answers now may be restarted later
-        return Client(cluster.scheduler, timeout=away, security=security, set_as_default=False)
+        timeout = max(cluster.timeout, cluster.patience)  # the scheduler may be restarted later
+        return Client(cluster.scheduler, timeout=timeout, security=security, set_as_default=False)
     except (OSError, ValueError, ImportError) as error:
         encrypted = cluster.scheduler.startswith("tls://")
-        expected = "with a certificate of the same authority as ours" if encrypted else "started by `dask scheduler`"
+        expected = "with a certificate of the same authority" if encrypted else "started by `dask scheduler`"
         raise InputError(
             f"{cluster.scheduler}: the scheduler did not answer within {cluster.timeout:g} s "
-            f"({type(error).__name__}); expected a running one, {expected}; without an address this process scans"
+            f"({type(error).__name__}); expected a running one, {expected}; "
+            "without an address, scans run in this process"
         ) from None
 
 
 def security_of(cluster: ClusterConfig) -> Any:
-    """What a client shows to a scheduler and asks of it: as [cluster] says, or else as Dask itself is configured."""
+    """Return the TLS settings of [cluster], or else those of Dask's own configuration."""
     from distributed import Security
 
-    told = {name: getattr(cluster, name) for name in TLS}
-    for name, file in told.items():
+    given = {name: getattr(cluster, name) for name in TLS}
+    for name, file in given.items():
         if file is not None and not Path(file).is_file():
-            raise InputError(f"cluster.{name}: there is no file {file}")
+            raise InputError(f"cluster.{name}: file {file} not found")
     names = {"tls_ca": "tls_ca_file", "tls_cert": "tls_client_cert", "tls_key": "tls_client_key"}
-    security = Security(**{names[name]: file for name, file in told.items() if file is not None})
+    security = Security(**{names[name]: file for name, file in given.items() if file is not None})
     try:
         context = security.get_connection_args("client").get("ssl_context")
     except OSError as error:  # among them ssl.SSLError
         raise InputError(
-            f"cluster.tls_ca, tls_cert, tls_key: expected PEM files, the key being the certificate's: {error}"
+            f"cluster.tls_ca, tls_cert, tls_key: expected PEM files, and the key of the certificate: {error}"
         ) from None
     if context is None and (cluster.scheduler or "").startswith("tls://"):
-        raise InputError(f"{cluster.scheduler}: encryption needs cluster.tls_ca, tls_cert and tls_key, none is given")
+        raise InputError(f"{cluster.scheduler}: encryption needs cluster.tls_ca, tls_cert and tls_key, none is set")
     return security
 
 
 async def _greet(address: str, security: Any, timeout: float) -> None:
-    """Fail in time: a Client would wait without end for a server that takes the connection and then stays silent."""
+    """Raise unless the scheduler answers in time: a Client waits forever for a server that accepts and stays silent."""
     from distributed.comm.core import connect as connect_comm
 
     options = security.get_connection_args("client")
@@ -134,9 +134,9 @@ def _wait_for_worker(client: Any, cluster: ClusterConfig) -> None:
 
 
 def send_module(client: Any, problem: Problem) -> None:
-    """Upload the file of a user's own problem to all workers, those that come later too, if it is a single one.
+    """Upload the single-file module of a user's own problem to all current and future workers.
 
-    A module of a package, or one that is installed, must be installed on the workers as well.
+    A module that is installed or part of a package must be installed on the workers as well.
     """
     file = module_file(problem)
     if file is not None and not client.scheduler.address.startswith("inproc://") and not was_sent(file):
@@ -144,22 +144,30 @@ def send_module(client: Any, problem: Problem) -> None:
 
 
 def was_sent(file: str) -> bool:
-    """Whether this is a worker, and the file one that was uploaded: a job's coordinator need not send it again."""
+    """Whether this process is a worker that received the file by upload, as a job's coordinator may be."""
     from distributed import get_worker
 
     try:
         return Path(file).is_relative_to(get_worker().local_directory)
-    except ValueError:  # we are no worker
+    except ValueError:  # this process is not a worker
         return False
 
 
 def module_file(problem: Problem) -> str | None:
-    """The .py file that defines the problem, if it is neither part of a package nor installed."""
+    """Return the .py file that defines the problem, unless it is installed or part of a package."""
     return module_file_of(type(stated(problem)).__module__)
 
 
 def module_file_of(name: str) -> str | None:
-    """The same for a module of this name that has been imported."""
+    """Return the .py file of an imported module, unless it is installed or part of a package."""
     file = getattr(sys.modules.get(name), "__file__", None) or ""
-    installed = any(Path(file).is_relative_to(sysconfig.get_path(place)) for place in ("purelib", "platlib", "stdlib"))
+    installed = any(Path(file).is_relative_to(sysconfig.get_path(key)) for key in ("purelib", "platlib", "stdlib"))
     return file if "." not in name and name != "__main__" and file.endswith(".py") and not installed else None
+
+
+def round_trip(problem: Problem) -> Problem:
+    """Return the problem as it arrives at a worker."""
+    from distributed.protocol.pickle import dumps, loads
+
+    there: Problem = loads(dumps(problem))
+    return there

@@ -1,8 +1,8 @@
-"""How do scans run on a Dask cluster, whatever happens to its workers?
+"""The executor that scans on a Dask cluster and recovers from worker failures.
 
-A task is a pure function of the data set, a shard or several small ones, the problem and a version of the weights.
-Problem and weights are scattered, and tasks name them by key. Dask runs the tasks of a dead worker elsewhere; here we
-scatter again what died with its last holder, and put an end to all waiting.
+A task is a pure function of the data set, one or several small shards, the problem and a version of the weights.
+Problem and weights are scattered, and tasks refer to them by key. Dask reruns the tasks of a dead worker elsewhere;
+this module scatters values again whose last holder died, and limits all waiting.
 """
 
 import asyncio
@@ -15,23 +15,19 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+from distdual.cluster.base import Held, arrived, run_all
 from distdual.cluster.dask_monitor import LOOK, PAUSE, Attended
 from distdual.cluster.dask_tasks import (
-    Latent,
     Task,
-    Work,
-    Works,
     batches,
     bundle_size,
-    load_bundle,
     reads_a_task,
     scan_seconds,
     scan_tasks,
     scans_a_task,
     shrinking_chunks,
-    work_on_shards,
 )
-from distdual.cluster.pending_scans import Held, arrived, run_all
+from distdual.cluster.dask_worker import Latent, ShardWork, TaskWork, load_bundle, work_on_shards
 from distdual.config import ClusterConfig
 from distdual.data.dataset import Dataset
 from distdual.data.in_memory import MemoryDataset, OneShard
@@ -41,16 +37,16 @@ from distdual.problems.base import Problem
 from distdual.problems.latent.base import Completed
 from distdual.scan.scan import Scan, ShardReport, Source, wants_lean
 
-SENDING = 10.0  # seconds that sending a value to a worker may take, and more …
-SLOWEST = 1e6  # … for every so many bytes
-TRIES = 5  # times that a task may be lost, with a worker, with the last copy of its weights or with the scheduler
-SUSPECT = 3  # times, after which a task is run while no other suspect is: one of them may be what workers die of
-KILLED = 4  # workers that have died of a task when Dask gives it up
+SENDING = 10.0  # seconds allowed for sending a value to a worker, plus …
+SLOWEST = 1e6  # … a second per this many bytes
+TRIES = 5  # times a task may be lost with a worker, the last copy of its weights or the scheduler
+SUSPECT = 3  # losses after which tasks run one at a time, to find the one that kills workers
+KILLED = 4  # workers that died when Dask gives up a task
 
 
 @dataclass(eq=False, slots=True)
 class Scattered:
-    """A value that workers hold, under a key that changes when it must be sent again."""
+    """A value in cluster memory, under a key that changes when the value is sent again."""
 
     name: str
     value: Any
@@ -59,27 +55,27 @@ class Scattered:
 
 class Outcome(NamedTuple):
     task: Task
-    future: Any  # the task may have a newer one
+    future: Any  # the task may have a newer one by now
     result: Any
     error: BaseException | None
 
 
 @dataclass(eq=False, slots=True)
 class Flight:
-    """Tasks that are under way, and how they end."""
+    """Pending tasks and the queue of their outcomes."""
 
     tasks: set[Task] = field(default_factory=set)
-    suspects: list[Task] = field(default_factory=list)  # of these, that wait for their turn
-    alone: Task | None = None  # the one whose turn it is
+    suspects: list[Task] = field(default_factory=list)  # tasks waiting to run alone
+    alone: Task | None = None  # the suspect that runs now
     ended: "SimpleQueue[Outcome]" = field(default_factory=SimpleQueue)
 
     def arrived(self, wait: float) -> list[Outcome]:
-        """Outcomes of tasks that were not dropped or submitted again meanwhile."""
+        """Return the outcomes of tasks that were neither dropped nor resubmitted."""
         return [o for o in arrived(self.ended, wait) if o.task in self.tasks and o.task.future is o.future]
 
 
 class DaskExecutor:
-    """Shards stay in cluster memory where there is room, under Dask's own memory management."""
+    """Scans on Dask workers; shards stay in cluster memory if they fit, under Dask's memory management."""
 
     def __init__(
         self,
@@ -89,23 +85,23 @@ class DaskExecutor:
         limits: ClusterConfig | None = None,
         prepare: Callable[[], None] = lambda: None,
     ) -> None:
-        """`prepare` is called for a scheduler that was started anew, before any task is sent to it."""
+        """`prepare` is called after a scheduler restart, before any task is sent."""
         self.client = client
         self.cluster = Attended(client, limits or ClusterConfig(), prepare)
         self.source: Source | MemoryDataset = dataset if isinstance(dataset, MemoryDataset) else Source.of(dataset)
         self.first = dataset.first
         self.problem = problem
-        self.run = secrets.token_hex(4)  # two runs may share a cluster
+        self.run = secrets.token_hex(4)  # distinguishes runs that share a cluster
         self.serial = itertools.count()
         self.held: Held[Scattered] = Held()
-        self.everywhere = True  # whether what is scattered may go to every worker at once
-        self.shared: Scattered | None = None  # the problem, but for what differs from shard to shard
+        self.everywhere = True  # whether to scatter to all workers at once
+        self.shared: Scattered | None = None  # the problem, without the latent values of each shard
         self.scans = Flight()
         room = sum(worker["memory_limit"] or 0 for worker in self.cluster.workers.values())
         self.bundle = bundle_size(dataset, self.slots)
-        self.loaded: dict[int, Any] | None = {} if 2 * dataset.nbytes <= room else None  # by number of bundle
-        self.seen: set[int] = set()  # shards whose reading is paid for in a report already
-        self.seconds = scan_seconds(dataset, problem)  # that a scan takes
+        self.loaded: dict[int, Any] | None = {} if 2 * dataset.nbytes <= room else None  # by bundle number
+        self.seen: set[int] = set()  # shards whose read cost is already reported
+        self.seconds = scan_seconds(dataset, problem)  # per scan
 
     @property
     def events(self) -> list[str]:
@@ -119,7 +115,7 @@ class DaskExecutor:
     def slots(self) -> int:
         self.cluster.look()
         threads: int = sum(worker["nthreads"] for worker in self.cluster.workers.values())
-        return max(1, threads)  # where nobody is, scans wait
+        return max(1, threads)  # without workers, scans wait
 
     @property
     def pending(self) -> int:
@@ -149,7 +145,7 @@ class DaskExecutor:
     def map_shards(self, function: Any, shards: Sequence[int], *parts: Sequence[Any]) -> Iterator[Any]:
         name, version = function.__name__.replace("_", "-"), self.held.newest
         arguments = list(zip(shards, *parts, strict=True))
-        one_by_one = isinstance(self.source, MemoryDataset)  # a shard of ours travels with its task
+        one_by_one = isinstance(self.source, MemoryDataset)  # the shard travels with its task
         most = 1 if one_by_one else max(self.bundle, reads_a_task(self.seconds))
         some_at_a_time = shrinking_chunks(arguments, self.slots, most)
         tasks = [Task(name, version, function, [each[0] for each in some], some) for some in some_at_a_time]
@@ -158,7 +154,7 @@ class DaskExecutor:
         return self._in_order(flight, tasks)
 
     def _in_order(self, flight: Flight, tasks: Sequence[Task]) -> Iterator[Any]:
-        """Results as they are asked for; of a large data set, all of them at once might not fit in our memory."""
+        """Yield results one by one: those of a large data set might not fit in memory at once."""
         results: dict[Task, list[Any]] = {}
         try:
             for task in tasks:
@@ -175,13 +171,13 @@ class DaskExecutor:
         self.loaded = None
 
     def _priced(self, report: ShardReport) -> ShardReport:
-        """Reading is paid for once, where a shard stays in memory."""
+        """Report the cost of reading only once for a shard that stays in memory."""
         if self.loaded is not None and report.shard in self.seen:
             return report._replace(bytes_read=0, gets=0, read_seconds=0.0)
         self.seen.add(report.shard)
         return report
 
-    # Tasks: begun, submitted (again), collected, dropped.
+    # Tasks: start, (re)submit, collect, drop.
 
     def _begin(self, flight: Flight, tasks: Sequence[Task]) -> None:
         if not flight.tasks:
@@ -192,12 +188,12 @@ class DaskExecutor:
         self._submit(flight, tasks)
 
     def _submit(self, flight: Flight, tasks: Sequence[Task]) -> None:
-        """Send tasks to the scheduler, many at a time: one message costs about as much as a hundred tasks."""
+        """Send tasks to the scheduler in batches: one message costs about as much as a hundred tasks."""
         problem = self._problem()
         for batch in batches(tasks, self.source):
             futures = self.client.map(
                 work_on_shards,
-                [self._works(task) for task in batch],
+                [self._work(task) for task in batch],
                 self._given(batch),
                 key=[self._key(str(task)) for task in batch],
                 pure=False,
@@ -209,12 +205,12 @@ class DaskExecutor:
                 self.cluster.in_background(self._follow(flight, task, future))
 
     def _key(self, name: str) -> str:
-        """Readable on the dashboard, and not used before on this cluster."""
+        """Return a key that is readable on the dashboard and unique on this cluster."""
         return f"{name}-{self.run}-{next(self.serial)}"
 
     @staticmethod
     async def _follow(flight: Flight, task: Task, future: Any) -> None:
-        """Fetch the result as soon as it is there; the coordinator may be busy with something else."""
+        """Fetch the result as soon as it is ready, even while the coordinator is busy."""
         try:
             outcome = Outcome(task, future, await future.result(), None)
         except Exception as error:  # among them distributed.CancelledError
@@ -249,7 +245,7 @@ class DaskExecutor:
         return []
 
     def _check_lost(self, outcome: Outcome) -> None:
-        """Raise unless the task did not come to its end: what it says itself is said at once, and never tried again."""
+        """Raise the error of a task that failed by itself; count the loss of one that never finished."""
         from distributed import KilledWorker
 
         task, error = outcome.task, outcome.error
@@ -285,10 +281,10 @@ class DaskExecutor:
             self.held.end(task.version)
         flight.tasks, flight.suspects, flight.alone = set(), [], None
 
-    # What tasks are given: a shard or where it is, the problem, the weights.
+    # Inputs of tasks: a shard or its source, the problem, the weights.
 
     def _given(self, tasks: Sequence[Task]) -> list[Any]:
-        """For each the shards themselves, where they stay in memory, or else what to read them from."""
+        """Return for each task its shards in cluster memory, if they are kept there, else their source."""
         if self.loaded is None or tasks[0].reads:
             return [self._source(task.shards[0]) for task in tasks]
         numbers = [task.shards[0] // self.bundle for task in tasks]
@@ -304,7 +300,7 @@ class DaskExecutor:
         return [self.loaded[number] for number in numbers]
 
     def _source(self, shard: int) -> Source | OneShard:
-        """Where a shard is stored or, of a data set in our memory, the shard itself."""
+        """Return where a shard is stored or, for arrays, the shard itself."""
         return self.source.only(shard) if isinstance(self.source, MemoryDataset) else self.source
 
     def _problem(self) -> Scattered:
@@ -314,9 +310,9 @@ class DaskExecutor:
             self._scatter(self.shared)
         return self.shared
 
-    def _works(self, task: Task) -> Works:
+    def _work(self, task: Task) -> TaskWork:
         each = zip(task.shards, task.arguments, strict=True)
-        return Works(task.function, [Work(shard, own, self._latent(shard)) for shard, own in each])
+        return TaskWork(task.function, [ShardWork(shard, own, self._latent(shard)) for shard, own in each])
 
     def _latent(self, shard: int) -> Latent | None:
         if not isinstance(self.problem, Completed):
@@ -325,33 +321,33 @@ class DaskExecutor:
         return Latent(part.values, part.first, part.indptr)
 
     def _scatter(self, what: Scattered) -> None:
-        """Send a value to the workers; one that dies meanwhile must be noticed by the scheduler first.
+        """Send a value to the workers, and retry until the scheduler has noticed those that died.
 
-        To all of them where none is at work: Dask runs tasks where there is a copy, and the others would wait for work
-        to be shared out. While they work, and where that failed once, to one, from whom Dask gives it to those that
-        need it: it takes less of our time, and the scheduler may go on trying to reach a dead worker.
+        Idle workers all get a copy: Dask runs tasks where a copy is, and the others would wait for work stealing. While
+        workers are busy, or once a broadcast has failed, one worker gets it and Dask copies it on demand: that takes
+        less of the coordinator's time, and the scheduler may keep trying to reach a dead worker.
         """
         begin = time.monotonic()
         while what.future is None:
             key = self._key(what.name)
             try:
                 what.future = self.cluster.ask(self._send, key, what.value)[key]
-            except OSError:  # also TimeoutError: no worker, or one that died with the first copy
+            except OSError:  # or TimeoutError: no worker, or it died with the first copy
                 self.everywhere = False
                 time.sleep(PAUSE)
                 self.cluster.look()
-                limit = 2 * self.cluster.watch.limits.patience  # that there are a scheduler and workers is looked after
+                limit = 2 * self.cluster.watch.limits.patience  # `look` raises earlier if all workers are gone
                 if time.monotonic() - begin > limit:
                     raise ClusterError(f"{what.name} could not be sent to the workers for {limit:g} s") from None
 
     async def _send(self, key: str, value: Any) -> Any:
-        """In time: the scheduler may wait without end for copies where a worker has died or come meanwhile."""
+        """Scatter with a timeout: the scheduler may wait forever for copies where a worker died or joined meanwhile."""
         seconds = SENDING + getattr(value, "nbytes", 0) / SLOWEST
         copies = self.client.scatter({key: value}, broadcast=self.everywhere and not self.pending, timeout=LOOK)
         return await asyncio.wait_for(copies, seconds)
 
     def _restore(self, what: Scattered) -> None:
-        """Scatter again what has no holder any more."""
+        """Scatter a value again if no worker holds it."""
         if what.future.status == "cancelled" or not self._holders(what.future):
             what.future = None
             self._scatter(what)
@@ -374,6 +370,6 @@ def short_of_memory(task: Task, workers: dict[str, Any]) -> str:
         else f"one of the shards {task.shards[0]} … {task.shards[-1]}"
     )
     return (
-        f"{which}: workers died of it again and again, most likely short of memory{limit}; "
+        f"{which}: workers died repeatedly while working on it, most likely short of memory{limit}; "
         "give them more, or prepare the data with smaller --shard-bytes"
     )

@@ -1,6 +1,6 @@
-"""Who is there on a Dask cluster, and how long is it waited for?
+"""The monitor of a Dask cluster: polls the scheduler for its workers once a second, while the coordinator waits.
 
-The scheduler is asked once a second, in the background, by whoever waits; `watch` says what its answers mean.
+`liveness.Watch` interprets the answers.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from distdual.cluster.liveness import Watch
 from distdual.config import ClusterConfig
 from distdual.errors import ClusterError
 
-LOOK = 1.0  # seconds between two looks at the cluster
-AWAY = 2.0  # seconds without a look, after which the coordinator was busy with something else
-PAUSE = 0.5  # seconds before what failed for want of a worker is tried again
+LOOK = 1.0  # seconds between two polls
+AWAY = 2.0  # seconds without a poll that mean the coordinator was busy
+PAUSE = 0.5  # seconds before a retry, where no worker was available
 
 
 class Attended:
-    """A client's cluster, its workers as they were seen last, and what has happened to them."""
+    """The cluster of a client: its workers at the last poll, and the events since."""
 
     def __init__(self, client: Any, limits: ClusterConfig, prepare: Callable[[], None]) -> None:
         self.client = client
@@ -39,7 +39,7 @@ class Attended:
         return asyncio.run_coroutine_threadsafe(coroutine, self.client.loop.asyncio_loop)
 
     def ask(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """What the cluster answers; we wait as long as there is one."""
+        """Await a call to the cluster, for as long as the cluster is alive."""
 
         async def asked() -> Any:
             return await call(*args, **options)
@@ -57,7 +57,7 @@ class Attended:
             future.cancel()
 
     def look(self) -> None:
-        """Ask the scheduler, in the background, who is there; raise if what it said last leaves nothing to wait for."""
+        """Poll the scheduler in the background; raise ClusterError if its last answers exceed a limit."""
         now = time.monotonic()
         if now - self.called > AWAY:
             self.watch.away(now - self.called)
@@ -67,7 +67,7 @@ class Attended:
             if looking.exception() is None:
                 self._see(now, looking.result())
         if self.client.status == "closed":
-            raise ClusterError("the connection to the scheduler was lost, and could not be made again in time")
+            raise ClusterError("the connection to the scheduler was lost and not restored in time")
         if self.looking is None and now - self.looked >= LOOK:
             self.looked = now
             self.looking = self.in_background(self._identity())
@@ -79,7 +79,7 @@ class Attended:
     def _see(self, now: float, about: dict[str, Any]) -> None:
         if about["id"] != self.scheduler:
             self.scheduler = about["id"]
-            self.events.append("the scheduler was started anew")
+            self.events.append("the scheduler was restarted")
             self.prepare()
         workers = about["workers"]
         change = self.watch.look(now, heartbeats(workers))
@@ -91,11 +91,11 @@ class Attended:
             self.in_background(self._give_up(address))
 
     async def _give_up(self, address: str) -> None:
-        """The scheduler then runs its tasks elsewhere."""
+        """Remove a worker, so that the scheduler runs its tasks elsewhere."""
         await self.client.scheduler.unregister(address=address, stimulus_id="distdual-silent", expected=True)
 
     def wait_for_worker(self) -> None:
-        self.workers = {}  # what was known of them may be no longer so
+        self.workers = {}  # the last poll may be outdated
         while not self.workers or self.client.status != "running":
             self.looked = -math.inf
             self.look()

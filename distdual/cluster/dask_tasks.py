@@ -1,52 +1,25 @@
-"""What is one task of Dask? A function of one shard, or of several small ones, that runs on any worker."""
+"""Dask tasks: how scans of small shards are grouped into tasks, and tasks into batches. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
+from distdual.cluster.dask_worker import scan_on_worker
 from distdual.data.dataset import Dataset
 from distdual.data.in_memory import MemoryDataset
-from distdual.kernels.rows import Floats, Int32s, Ints
 from distdual.problems.base import Problem
-from distdual.problems.latent.base import Completed
-from distdual.scan.scan import Scan, ShardReport, Source, load_and_scan, scan_shard
-from distdual.scan.shard_reader import Loaded, Openable, give_back, load_shard
+from distdual.scan.scan import Scan, Source
 
 T = TypeVar("T")
 
-BUNDLE = 16  # small shards that stay together in memory, or are looked at by one task, at the most
+BUNDLE = 16  # the most small shards that stay together in memory, or share a task
 BUNDLE_BYTES = 16 << 20
-TASK_SECONDS = 0.1  # scans that are expected to take less are put into one task: Dask adds several ms to each
-READS_SECONDS = 1.5  # the same, of a task that also reads: a worker that leaves takes that much with it
-READ = 1e8  # bytes a second
-UPDATE = 1e-6  # seconds that an ascent update of one row may take
-BATCH = 200  # tasks that travel to the scheduler together
-BATCH_BYTES = 4 << 20  # Dask warns of graphs of more than 10 MB
-
-
-class Latent(NamedTuple):
-    """What Completed has beside the problem."""
-
-    values: Int32s
-    first: int
-    indptr: Ints | None
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a worker is to do with one shard."""
-
-    shard: int
-    arguments: tuple[Any, ...]
-    latent: Latent | None  # of the shard's examples; the rest of the problem is the same for all shards
-
-
-@dataclass(frozen=True, slots=True)
-class Works:
-    """The same, for several shards."""
-
-    function: Any  # of (source or loaded shard, problem, w, *arguments)
-    each: list[Work]
+TASK_SECONDS = 0.1  # scans share a task up to this expected time: Dask adds several ms to each task
+READS_SECONDS = 1.5  # the same, for a task that also reads; it is lost when its worker dies
+READ = 1e8  # assumed bytes per second
+UPDATE = 1e-6  # assumed seconds per ascent update of one row
+BATCH = 200  # tasks per message to the scheduler
+BATCH_BYTES = 4 << 20  # Dask warns about graphs above 10 MB
 
 
 @dataclass(eq=False, slots=True)
@@ -57,10 +30,10 @@ class Task:
     version: int
     function: Any
     shards: list[int]
-    arguments: list[tuple[Any, ...]]  # of each
-    reads: bool = True  # the shards itself; else it is given those that stay in memory, if they do
+    arguments: list[tuple[Any, ...]]  # one tuple per shard
+    reads: bool = True  # False: it takes shards from cluster memory, if they are kept there
     future: Any = None
-    lost: int = 0
+    lost: int = 0  # times that it was lost with a worker
 
     def __str__(self) -> str:
         more = f"-{self.shards[-1]}" if len(self.shards) > 1 else ""
@@ -68,7 +41,7 @@ class Task:
 
 
 def bundle_size(dataset: Dataset | MemoryDataset, slots: int) -> int:
-    """How many shards stay together; one travels with its task where the data set is in our memory."""
+    """Number of shards per bundle in cluster memory; 1 for arrays, whose shards travel with their tasks."""
     if isinstance(dataset, MemoryDataset) or not dataset.nbytes:
         return 1
     mean = dataset.nbytes / dataset.n_shards
@@ -76,12 +49,12 @@ def bundle_size(dataset: Dataset | MemoryDataset, slots: int) -> int:
 
 
 def scan_seconds(dataset: Dataset | MemoryDataset, problem: Problem) -> float:
-    """A guess, as long as no scan has told."""
+    """Guess the time of a scan, for use until one has been measured."""
     return (dataset.nbytes / READ + dataset.n_examples * problem.oracle_work * UPDATE) / dataset.n_shards
 
 
 def scans_a_task(n_scans: int, slots: int, seconds: float) -> int:
-    """As many as take next to no time, if there is a task for every slot."""
+    """Number of scans per task: as many as take next to no time, if every slot still gets a task."""
     return max(1, min(BUNDLE, n_scans // max(1, slots), int(TASK_SECONDS / max(seconds, 1e-6))))
 
 
@@ -90,7 +63,7 @@ def reads_a_task(seconds: float) -> int:
 
 
 def scan_tasks(scans: Sequence[Scan], bundle: int, most: int) -> list[Task]:
-    """Neighbours that stay together in memory are scanned together."""
+    """Group scans into tasks; only shards of one bundle, at one version, share a task."""
     together: dict[tuple[int, int], list[Scan]] = {}
     for scan in scans:
         together.setdefault((scan.version, scan.shard // bundle), []).append(scan)
@@ -106,7 +79,7 @@ def chunks(values: list[T], most: int) -> list[list[T]]:
 
 
 def shrinking_chunks(values: list[T], slots: int, most: int) -> list[list[T]]:
-    """Fewer at a time towards the end, so that no worker is still busy long after the others."""
+    """Cut values into chunks that shrink towards the end, so that all workers finish at about the same time."""
     found, begin = list[list[T]](), 0
     while begin < len(values):
         end = begin + max(1, min(most, (len(values) - begin) // (4 * slots)))
@@ -116,10 +89,10 @@ def shrinking_chunks(values: list[T], slots: int, most: int) -> list[list[T]]:
 
 
 def batches(tasks: Sequence[Task], source: Source | MemoryDataset) -> Iterator[list[Task]]:
-    """Tasks at one version that travel together."""
+    """Group tasks of one version into messages to the scheduler."""
     batch: list[Task] = []
     size = 0
-    for task in sorted(tasks, key=lambda task: task.version):  # which keeps their order
+    for task in sorted(tasks, key=lambda task: task.version):  # a stable sort
         weight = BATCH_BYTES if isinstance(source, MemoryDataset) else sent_bytes(task)
         if batch and (batch[0].version != task.version or len(batch) == BATCH or size + weight > BATCH_BYTES):
             yield batch
@@ -132,32 +105,3 @@ def batches(tasks: Sequence[Task], source: Source | MemoryDataset) -> Iterator[l
 
 def sent_bytes(task: Task) -> int:
     return sum(getattr(part, "nbytes", 0) for own in task.arguments for part in own)
-
-
-# What follows runs on workers.
-
-
-def load_bundle(source: Openable, shards: Sequence[int], lean: bool) -> dict[int, Loaded]:
-    return {shard: load_shard(source, shard, lean=lean) for shard in shards}
-
-
-def work_on_shards(works: Works, given: Any, problem: Any, w: Floats) -> list[Any]:
-    results = []
-    for work in works.each:
-        one = given[work.shard] if isinstance(given, dict) else given
-        own = problem if work.latent is None else Completed(problem, *work.latent)
-        results.append(works.function(one, own, w, *work.arguments))
-    give_back()
-    return results
-
-
-def scan_on_worker(given: Any, problem: Problem, w: Floats, scan: Scan) -> ShardReport:
-    kept = isinstance(given, Loaded)
-    report = scan_shard(problem, given, w, scan) if kept else load_and_scan(given, problem, w, scan)
-    return report._replace(worker=worker_name())
-
-
-def worker_name() -> str:
-    from distributed import get_worker
-
-    return str(get_worker().name).removeprefix("tcp://").removeprefix("tls://")

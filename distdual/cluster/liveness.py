@@ -1,4 +1,4 @@
-"""When is a worker hung, and when is a cluster gone? Pure: told what the scheduler says, and the time."""
+"""Deciding when a worker hangs and when a cluster is lost, from the scheduler's answers and a clock. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,25 +9,25 @@ from distdual.errors import ClusterError
 
 
 class Change(NamedTuple):
-    """What is new since the last look."""
+    """Workers that changed since the last poll."""
 
     joined: list[str]
     left: list[str]
-    silent: list[str]  # not heard of by the scheduler for too long, though their connections stand
+    silent: list[str]  # without a heartbeat for too long, though still connected
 
 
 @dataclass(slots=True)
 class Watch:
-    """All times are of our own clock: the scheduler's may differ."""
+    """The last signs of life of a cluster, by the local clock; the scheduler's may differ."""
 
     limits: ClusterConfig
-    answered: float  # when the scheduler did so last
-    manned: float  # when there was a worker last
-    progress: float  # when a task ended last, or else was begun
-    heard: dict[str, tuple[float, float]] = field(default_factory=dict)  # of each worker: last heartbeat, since when
+    answered: float  # last answer of the scheduler
+    manned: float  # last time with a live worker
+    progress: float  # last end of a task, or else the start
+    heard: dict[str, tuple[float, float]] = field(default_factory=dict)  # per worker: last heartbeat, since when
 
     def look(self, now: float, heartbeats: Mapping[str, float]) -> Change:
-        """Take note of the workers that the scheduler knows, and of its clock when it last heard of each."""
+        """Record the workers that the scheduler knows, with their last heartbeats by its clock."""
         known, self.answered = self.heard, now
         self.heard = {
             address: known[address] if address in known and known[address][0] == beat else (beat, now)
@@ -37,18 +37,18 @@ class Watch:
         if len(silent) < len(self.heard):
             self.manned = now
         else:
-            self.progress = now  # nobody is there to make any
+            self.progress = now  # without workers, no progress is expected
         return Change(sorted(self.heard.keys() - known.keys()), sorted(known.keys() - self.heard.keys()), silent)
 
     def away(self, seconds: float) -> None:
-        """Nobody has looked for so long: what was not seen meanwhile is nobody's fault."""
+        """Allow for a time in which the coordinator did not poll."""
         self.answered += seconds
         self.manned += seconds
         self.progress += seconds
         self.heard = {address: (beat, since + seconds) for address, (beat, since) in self.heard.items()}
 
     def check(self, now: float) -> None:
-        """Raise when there is no more sense in waiting."""
+        """Raise ClusterError when a limit is exceeded."""
         limits = self.limits
         if now - self.answered > limits.patience:
             raise ClusterError(f"the scheduler has not answered for {limits.patience:g} s (cluster.patience)")

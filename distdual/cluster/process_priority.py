@@ -1,14 +1,14 @@
-"""Who goes first where workers and coordinator share a machine? The coordinator: all of the workers wait for it.
+"""Lower priority for workers that share a machine with the coordinator, which all of them wait for.
 
-Dask loads this file into each worker process of a local cluster (`preload`).
+Dask loads this module into each worker process of a local cluster (`preload`).
 """
 
 import os
 from typing import Any
 
-NICE = 5  # a third of the time that another process gets on the same processor, if that wants all of it
+NICE = 5  # about a third of the processor time of a competing process
 
 
-def dask_setup(worker: Any) -> None:  # noqa: ARG001 - as Dask calls it
+def dask_setup(worker: Any) -> None:  # noqa: ARG001 - the signature that Dask calls
     if hasattr(os, "nice"):  # not on Windows
         os.nice(NICE)

@@ -1,3 +1,20 @@
-"""What runs in one place: growing, members, gram and cache, space, newton, group, stride, ascent and face (kernels),
-solver, ledger, condense, grouping, granularity and schedule (pure decisions), record, train, stream, path, imputing and
-latent (the loops), state and latent_state (what a checkpoint keeps of them)."""
+"""The coordinator: one process that owns the run, its cache, α and w.
+
+schedule         what to do next: pure decisions
+auto_slack       the initial slack partition
+coalesce         several constraints as one, without lowering D(α)
+provenance       the recorded rows behind each cached row
+slack_partition  the current slack groups, and insertion into a cache of limited size
+run_state        the state of a run between two rounds
+trainer          the synchronous loop: scan, insert, ascend, certify
+async_trainer    the same loop without rounds
+c_path           one run along several values of C
+impute           latent values between two convex problems
+latent_loop      imputing and solving in turn
+snapshot         the state of a run as arrays and JSON values
+latent_snapshot  the same for a latent run
+checkpoint       snapshots in a folder, written atomically
+warm_start       a run that starts from the α of a model
+run              from a config to a certified model
+sweep_c          cross-validation over a path of C
+"""

@@ -1,8 +1,8 @@
-"""The same loop without rounds: workers scan while the coordinator ascends, and neither waits for the other.
+"""The asynchronous training loop: workers scan while the coordinator ascends, and neither waits for the other.
 
-A scan is started at the newest weights and its report is taken when it comes. By then the weights have moved on, but an
-offender is a true constraint whatever w it was found at: it is looked at again, and goes into the cache if it is still
-violated. Where a pass is to certify, all of its scans are at one w.
+A scan starts at the newest weights. When its report arrives, the weights have moved on, but an offender is a true
+constraint whatever w it was found at: it is scored again and enters the cache if it is still violated. All scans of a
+pass that certifies use one w.
 """
 
 import math
@@ -15,7 +15,7 @@ import numpy as np
 
 from distdual.certificate.bounds import ShardLoss
 from distdual.coordinator.run_state import PassUnderway
-from distdual.coordinator.schedule import PATIENCE, SLACK, Pass, Piece, Stop, cut_pieces
+from distdual.coordinator.schedule import CACHE_GAP_SHARE, MAX_ASCENT, Pass, Piece, Stop, cut_pieces
 from distdual.coordinator.trainer import ROUND_WORK, Trainer
 from distdual.kernels.row_copies import packed
 from distdual.kernels.rows import Floats
@@ -24,25 +24,27 @@ from distdual.scan.slack_groups import ALL
 from distdual.solver.ascent_plan import Ascent
 from distdual.solver.sweep import slacks
 
-MOST_AHEAD = 8  # scans a slot
-RECENT = 0.2  # share of the last value in a running mean
-LINE_EVERY = 0.5  # seconds between lines of the run log, where no pass ends
-WAIT = 0.25  # seconds for a report, before it is asked again whether to stop
+MAX_PREFETCH = 8  # scans queued for each slot
+SMOOTHING = 0.2  # weight of the last value in a running mean
+LOG_INTERVAL = 0.5  # seconds between lines of the run log while a pass goes on
+REPORT_TIMEOUT = 0.25  # seconds to wait for a report before checking whether to stop
 
 
 @dataclass(eq=False, slots=True)
 class Flight:
-    """A pass of which some scans are under way."""
+    """A pass with scans under way."""
 
     plan: Pass
     grain: int
     left: deque[Piece]  # not yet started
-    w: Floats  # where the pass certifies, all scans are at these weights …
+    w: Floats  # a pass that certifies scans at these weights …
     version: int = -1  # … of this version
     asked: dict[int, Scan] = field(default_factory=dict)  # started, by ticket
     losses: list[ShardLoss] = field(default_factory=list)
-    held: list[tuple[Scan, ShardReport]] = field(default_factory=list)  # where only all of them make a constraint
-    between: bool = False  # begun because workers would idle while the ascent prepares a pass that certifies
+    held: list[tuple[Scan, ShardReport]] = field(
+        default_factory=list
+    )  # with one slack for all, reports form a constraint only together
+    between: bool = False  # fills the time while the ascent prepares a pass that certifies
     new: float = 0.0  # loss that constraints not yet cached add to P(w)
 
     @property
@@ -52,21 +54,21 @@ class Flight:
 
 @dataclass(slots=True)
 class AsyncTrainer(Trainer):
-    """The state of one asynchronous run. `version` counts the weights that were published."""
+    """One asynchronous run."""
 
     flights: list[Flight] = field(default_factory=list)
     begun: int = 0  # passes …
-    filled: int = 0  # … and those of them for which nobody but idle workers asked
+    filled: int = 0  # … and those begun only to keep workers busy
     tickets: int = 0
     to_start: list[Scan] = field(default_factory=list)
-    moved: bool = True  # whether w has changed since it was published
+    moved: bool = True  # whether w has changed since the last publication
     goal: float = 0.1  # gap of the cached problem at which the ascent rests
     resting: bool = False
-    settled: bool = False  # whether that gap was reached since the last pass, whatever came in afterwards
-    turn_seconds: float = 0.0  # between two moments at which scans are started: the longest of late
-    scan_seconds: float = 0.0  # of a scan, as a running mean
+    settled: bool = False  # whether the ascent reached that gap since the last pass
+    turn_seconds: float = 0.0  # between two starts of scans: the recent maximum
+    scan_seconds: float = 0.0  # of a scan: a running mean
     fresh: bool = True  # whether newer weights may be published
-    effort: int = 0  # `updates` of the solver at which it rests, in any case
+    effort: int = 0  # value of solver.updates at which the ascent rests regardless
 
     def _work(self) -> Stop:
         self._take_up()
@@ -84,7 +86,7 @@ class AsyncTrainer(Trainer):
         return now if isinstance(now, Stop) else step or Stop("nothing is left to do")
 
     def suspended(self) -> PassUnderway | None:
-        """The scans that the newest pass lacks; one that certifies begins anew, at better weights."""
+        """The missing scans of the newest pass; a pass that certifies starts again at better weights."""
         if not self.flights or self.flights[-1].plan.certify:
             return None
         last = self.flights[-1]
@@ -92,7 +94,7 @@ class AsyncTrainer(Trainer):
         return PassUnderway(replace(last.plan, rounds=(missing,)), last.grain, list(last.losses))
 
     def _take_up(self) -> None:
-        """Go on with the pass that the run was in when it was suspended."""
+        """Continue the pass that was under way at the checkpoint."""
         self.begun = self.state.totals.passes
         self.settled = not self.climbs
         self._rest_at(self.goal)
@@ -103,7 +105,7 @@ class AsyncTrainer(Trainer):
             self.flights.append(Flight(here.plan, here.grain, deque(pieces), self.state.best_w, losses=here.losses))
 
     def _feed(self) -> Stop | None:
-        """Start scans until no slot will run dry; a Stop if there is nothing left to start."""
+        """Start scans until every slot has work; return a Stop if nothing is left to start."""
         room = ahead(self.turn_seconds, self.scan_seconds) * self.executor.slots - self.executor.pending
         self.fresh = self._may_publish()
         stop = None
@@ -120,7 +122,7 @@ class AsyncTrainer(Trainer):
         return stop
 
     def _next_flight(self, last: Flight | None) -> Flight | Stop | None:
-        """A pass to begin now, if any; `last` is one all of whose scans are started."""
+        """The pass to begin now, if any; all scans of `last` have started."""
         if last is not None and (not last.plan.overlap or self.config.offender_cache):
             return None
         step = self._next(self.begun, settled=self.settled)
@@ -131,7 +133,7 @@ class AsyncTrainer(Trainer):
         return self._begin(replace(step, certify=False), between=True) if self._may_fill(step) else None
 
     def _may_fill(self, plan: Pass) -> bool:
-        """Whether workers scan on instead of waiting; half of the passes that the config allows are left for others."""
+        """Whether to scan on instead of waiting; at most half of solver.max_passes may be spent that way."""
         return plan.overlap and 2 * self.filled < self.config.max_passes
 
     def _start(self) -> None:
@@ -149,7 +151,7 @@ class AsyncTrainer(Trainer):
         self.flights.append(flight)
         if plan.certify:
             flight.version = self._publish_newest(flight.w)
-            self.settled = not self.climbs  # for another one
+            self.settled = not self.climbs  # before the next certificate
         elif not plan.between.revisits and not between:
             self.goal = plan.between.tolerance
         return flight
@@ -164,37 +166,37 @@ class AsyncTrainer(Trainer):
         self.to_start.append(scan)
 
     def _may_publish(self) -> bool:
-        """Whether no scan under way would then be older than it may become."""
+        """Whether a new version keeps every scan under way within solver.max_staleness."""
         under_way = [scan.version for flight in self.flights for scan in flight.asked.values()]
         return not under_way or self.state.version - min(under_way) <= self.config.max_staleness
 
     def _may_certify(self, plan: Pass) -> bool:
-        """A gap of the cached problem is one of the whole, which no scan can close; it should be small first."""
+        """Whether the cached problem is solved well enough: no scan can close its gap."""
         ready = self.settled or self.state.estimate <= self.config.gap if plan.overlap else self.resting
         return self.fresh and (ready or not self.begun)
 
     def _publish_newest(self, w: Floats) -> int:
-        self._start()  # what is to be scanned at earlier weights, which would be forgotten
+        self._start()  # scans at earlier weights, before workers drop those
         self.moved = False
         version = self.publish(w)
         self.fresh = self._may_publish()
         return version
 
     def _turn(self) -> None:
-        """Take the reports that are there, and ascend, however many there were; where that is done, wait for them."""
+        """Absorb the reports that have arrived, then ascend; wait for reports only while the ascent rests."""
         begin = time.perf_counter()
-        reports = self.executor.collect(WAIT if self.resting else 0.0)
+        reports = self.executor.collect(REPORT_TIMEOUT if self.resting else 0.0)
         waited = time.perf_counter()
         self.state.totals.wait_seconds += waited - begin
         if reports:
             self._take(reports)
         if not self.resting:
             self._climb()
-        if time.perf_counter() - self.since.seconds > LINE_EVERY:
+        if time.perf_counter() - self.since.seconds > LOG_INTERVAL:
             self._bound()
             self._record(sum(self.since.staleness), certify=False)
         seconds = time.perf_counter() - waited
-        self.turn_seconds = max(seconds, self.turn_seconds + RECENT * (seconds - self.turn_seconds))
+        self.turn_seconds = max(seconds, self.turn_seconds + SMOOTHING * (seconds - self.turn_seconds))
 
     def _take(self, reports: Sequence[ShardReport]) -> None:
         self.state.totals.rounds += 1
@@ -203,11 +205,11 @@ class AsyncTrainer(Trainer):
             for _, report in own:
                 self._count(report)
                 seconds = report.read_seconds + report.compute_seconds
-                self.scan_seconds += RECENT * (seconds - self.scan_seconds)
+                self.scan_seconds += SMOOTHING * (seconds - self.scan_seconds)
                 flight.losses.append(ShardLoss(report.shard, report.version, report.loss, report.exact))
                 if flight.plan.certify:
                     flight.new += self.config.C * report.new_loss
-            if flight.grain == ALL:  # only all of them make a constraint
+            if flight.grain == ALL:  # reports form a constraint only together
                 flight.held += own
             elif own:
                 self._absorb(own, flight.plan)
@@ -215,10 +217,10 @@ class AsyncTrainer(Trainer):
                 self._land(flight)
 
     def _absorb(self, found: list[tuple[Scan, ShardReport]], plan: Pass) -> None:
-        """Insert what is still violated and improve it once; the ascent goes on from there."""
+        """Insert the offenders that are still violated and take one step on each."""
         begin = time.perf_counter()
         found.sort(key=lambda each: (each[0].shard, each[0].begin))
-        # Rows that a file of members speaks of are known by their place in it: there, all of them are kept.
+        # Rows with a members file are addressed by their position in it, so all of them are kept.
         reports = [report if scan.notes else self._without_stale(report) for scan, report in found]
         slots = self.grouping.insert(self.solver, reports, [scan for scan, _ in found])
         if plan.between.revisits:
@@ -241,7 +243,7 @@ class AsyncTrainer(Trainer):
         return fresh
 
     def _land(self, flight: Flight) -> None:
-        """The last report of a pass is in."""
+        """Finish a pass whose last report has arrived."""
         self.flights.remove(flight)
         plan = flight.plan
         losses = whole_shards(flight.losses)
@@ -255,28 +257,28 @@ class AsyncTrainer(Trainer):
         self._record(self.dataset.n_shards, certify=plan.certify)
 
     def _settle(self, flight: Flight, losses: list[ShardLoss]) -> None:
-        """Bounds after a pass, and how far the ascent is to go before the next one that certifies."""
+        """Update bounds after a pass and set the goal of the ascent before the next certificate."""
         plan = flight.plan
         goal = plan.last.tolerance
         if plan.certify:
             self._certify(losses, flight.w, flight.version)
             goal = min(goal, self._share(flight.new, losses, flight.w))
-        if plan.last.revisits:  # what is old needs work, too
+        if plan.last.revisits:
             self.solver.ascend(Ascent(0.0, max_sweeps=1))
         else:
-            self._rest_at(max(SLACK * self.config.gap, goal))
+            self._rest_at(max(CACHE_GAP_SHARE * self.config.gap, goal))
             self.settled = False
         self._bound()
 
     def _rest_at(self, goal: float) -> None:
-        """Ascend to this gap of the cached problem, but no longer than a pass of the oracle is worth."""
+        """Ascend to this gap of the cached problem, within a budget tied to the cost of a pass."""
         self.goal, self.resting = goal, not self.climbs
         oracle = self.problem.oracle_work * self.dataset.n_examples
-        self.effort = self.solver.updates + int(PATIENCE * (oracle + len(self.solver.cache) + ROUND_WORK))
+        self.effort = self.solver.updates + int(MAX_ASCENT * (oracle + len(self.solver.cache) + ROUND_WORK))
 
     @property
     def climbs(self) -> bool:
-        """Whether the schedule lets the ascent go on where no report waits; some count their visits."""
+        """Whether the ascent continues between reports; schedules that count visits do not."""
         return not self.config.schedule.startswith(("ratio:", "reprocess:"))
 
     def _climb(self) -> None:
@@ -289,7 +291,7 @@ class AsyncTrainer(Trainer):
         self.state.totals.ascent_seconds += time.perf_counter() - begin
 
     def _is_over(self) -> bool:
-        """Whether what is under way need not be waited for."""
+        """Whether to stop without waiting for scans under way."""
         return min(self._gap(), self._inexact_gap()) <= self.config.gap or self.solver.should_stop()
 
 
@@ -306,12 +308,12 @@ def still_violated(report: ShardReport, w: Floats) -> ShardReport:
 
 
 def ahead(turn_seconds: float, scan_seconds: float) -> int:
-    """Scans for each slot so that it does not run dry while the coordinator is busy: the one that runs, and others."""
-    return 1 + min(MOST_AHEAD, max(1, math.ceil(turn_seconds / scan_seconds))) if scan_seconds > 0 else 2
+    """Scans to queue for each slot so that none idles while the coordinator is busy."""
+    return 1 + min(MAX_PREFETCH, max(1, math.ceil(turn_seconds / scan_seconds))) if scan_seconds > 0 else 2
 
 
 def whole_shards(losses: Iterable[ShardLoss]) -> list[ShardLoss]:
-    """The losses of shards from those of their pieces; a shard of which they are of different versions has none."""
+    """Losses per shard from losses per piece; pieces of different versions give version −1."""
     made: dict[int, ShardLoss] = {}
     for piece in losses:
         known = made.get(piece.shard)

@@ -1,17 +1,17 @@
-"""Where is the state of an unfinished run kept, and when may another run go on from it?
+"""Checkpoints: the stored state of an unfinished run, and the checks before another run resumes from it.
 
-A checkpoint is a folder within the model's. Its objects are written first, under a new number, and manifest.json last:
-whenever the run is killed, there is the old checkpoint or the new one, whole.
+A checkpoint is a folder inside the model's. Its objects are written first, under a new number, and manifest.json last:
+if the run is killed, either the old checkpoint or the new one is complete.
 
-checkpoint/manifest.json          what run it is of, the number, and the SHA-256 of each object
+checkpoint/manifest.json          the run, the number, and the SHA-256 of each object
 checkpoint/NUMBER-rows.npz        rows of the cached constraints
 checkpoint/NUMBER-constraints.npz their α, margins, keys and so on
 checkpoint/NUMBER-weights.npz     v, w, the best certified w, the random state
-checkpoint/NUMBER-files.npz       which files of members there are
+checkpoint/NUMBER-files.npz       the members files
 checkpoint/NUMBER-state.json      bounds, totals, the schedule, the run log so far
-checkpoint/NUMBER-ledger.bin      .npy arrays, one after another: what was coalesced since the checkpoint before
-checkpoint/NUMBER-latent.npz      of a latent problem: latent values, and the best restart that has ended
-checkpoint/NUMBER-latent.json     and where its turns are
+checkpoint/NUMBER-ledger.bin      .npy arrays, one after another: coalesced rows since the last checkpoint
+checkpoint/NUMBER-latent.npz      of a latent problem: latent values, and the best finished restart
+checkpoint/NUMBER-latent.json     and the position in its loop
 """
 
 import contextlib
@@ -47,8 +47,8 @@ log = logging.getLogger(__name__)
 
 FORMAT = 1
 ARRAYS = ("rows", "constraints", "weights", "files")
-REST = 10.0  # times what a checkpoint took that passes before the next: at most a tenth of the time goes into them
-FREE = ("gap", "max_passes", "max_seconds")  # keys of [solver] that a run may change when it goes on
+REST = 10.0  # pause after a checkpoint, as a multiple of its duration: at most a tenth of the time goes into them
+FREE = ("gap", "max_passes", "max_seconds")  # keys of [solver] that a resumed run may change
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, EOFError, zipfile.BadZipFile)
 
 
@@ -63,17 +63,17 @@ class Saved(NamedTuple):
 
 @dataclass(slots=True)
 class Checkpoint:
-    """The checkpoint of a run: the one it went on from, if any, then those it writes."""
+    """The checkpoint of a run: first the one it resumed from, if any, then those it writes."""
 
     output: Location
-    every: float  # seconds; 0 for none but at the end that SIGTERM asks for
-    run: dict[str, Any]  # what the run is: another one cannot go on from it
+    every: float  # seconds; 0 for none except on SIGTERM
+    run: dict[str, Any]  # identity of the run; another run cannot resume from it
     terminated: Callable[[], bool] = lambda: False
-    members: str | None = None  # the folder of files of members, within the model's
-    latent: Callable[[], LatentState] | None = None  # of a latent problem: what its run has to keep beside
-    next: int = 0  # number of the next; none is used twice, as a write that failed may yet have been done
-    files: dict[str, str] = field(default_factory=dict)  # objects of the last that is whole, with their digests
-    ledger_bytes: int = 0  # that are in these
+    members: str | None = None  # the folder of members files, inside the model's
+    latent: Callable[[], LatentState] | None = None  # the additional state of a latent run
+    next: int = 0  # number of the next; never reused, since a failed write may still take effect
+    files: dict[str, str] = field(default_factory=dict)  # objects of the last complete checkpoint, with digests
+    ledger_bytes: int = 0  # in these objects
     due: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,11 +85,11 @@ class Checkpoint:
 
     @property
     def whole(self) -> bool:
-        """Whether there is something to go on from."""
+        """Whether a complete checkpoint exists."""
         return bool(self.files)
 
     def between(self, trainer: Trainer) -> None:
-        """After a round: write what is due, and end a run that was told to."""
+        """Called after a round: write a checkpoint if one is due; suspend a terminated run."""
         if self.terminated():
             self._suspend(trainer)
         if self.every and time.monotonic() >= self.due:
@@ -112,9 +112,9 @@ class Checkpoint:
 
     @contextlib.contextmanager
     def kept(self, current: Callable[[], Trainer]) -> Iterator[None]:
-        """Within the block, a run that the cluster or the storage puts an end to leaves a checkpoint, if it can.
+        """Write a checkpoint, if possible, when the cluster or the storage ends the run within the block.
 
-        What fails is a scan, and of its round nothing has been made use of.
+        What fails is a scan, before anything of its round has been used.
         """
         try:
             yield
@@ -124,14 +124,14 @@ class Checkpoint:
                 raise
             place = f"the checkpoint is in {self.folder}: go on with --resume"
             try:
-                self.terminated()  # raises where another process may have taken the run over
+                self.terminated()  # raises if another process may have taken over the run
                 self.write(trainer)
             except (InputError, OSError, ClusterError):
                 place = "--resume goes on from the last checkpoint" if self.whole else "there is no checkpoint"
             raise type(error)(f"{error}; {place}") from None
 
     def write(self, trainer: Trainer) -> None:
-        """Objects first, the manifest last, then the objects of the checkpoint before are removed."""
+        """Write the objects, then the manifest, then remove the objects of the last checkpoint."""
         if not self.whole:
             begin_run(self.output, self.members)
         state, new = pack(trainer), trainer.grouping.ledger.since(self.ledger_bytes)
@@ -148,7 +148,7 @@ class Checkpoint:
             self.folder.remove_file(name)
 
     def read(self, dataset: Dataset) -> Saved:
-        """The state of a run on this data set or its first shards; what does not fit is an error that says what."""
+        """Read the state of a run on this data set, or on its first shards; raise InputError on any mismatch."""
         manifest = read_manifest(self.folder)
         try:
             self._check_run(manifest["run"])
@@ -178,7 +178,7 @@ class Checkpoint:
         )
 
     def restore_latent(self, run: LatentRun, saved: Saved) -> None:
-        """The same for a latent problem. It needs the latent values of all examples, so no shards may be new."""
+        """The same for a latent problem, which needs latent values of all examples: no shards may be new."""
         if saved.more_data:
             raise InputError(
                 f"{self.folder}: shards were appended to the data set since; a latent problem has no latent values for "
@@ -199,9 +199,9 @@ class Checkpoint:
             raise InputError(f"{self.folder}: not a checkpoint that this version can read: {error}") from None
 
     def remove(self) -> None:
-        """The run has ended: nobody goes on from here."""
+        """Remove the checkpoint of a finished run."""
         if self.whole:
-            self.folder.remove_file(MANIFEST)  # first: without it there is none
+            self.folder.remove_file(MANIFEST)  # first: without it the checkpoint does not exist
             self.folder.remove()
 
     def _read(self, name: str, digest: str) -> bytes:
@@ -211,7 +211,7 @@ class Checkpoint:
         return content
 
     def _remove_older(self) -> None:
-        """What a run left that was killed before it could."""
+        """Remove objects left by a killed run."""
         for name in self.folder.names():
             if name not in self.files and name != MANIFEST:
                 self.folder.remove_file(name)
@@ -232,7 +232,7 @@ class Checkpoint:
             )
 
     def _check_data(self, old: dict[str, Any], dataset: Dataset) -> bool:
-        """Whether shards were added; those that there were must be the same."""
+        """Whether shards were appended; the earlier ones must be unchanged."""
         checksum = dataset.checksum.tolist()
         n = len(old["checksum"])
         if old["numbering"] != dataset.layout.numbering or len(checksum) < n:
@@ -247,7 +247,7 @@ class Checkpoint:
 
 
 def check_members(grouping: Grouping) -> None:
-    """The files of members that rows were found with are needed until the model is there."""
+    """Check that the members files exist: they are needed until the model is saved."""
     folder = grouping.folder
     if folder is None:
         return
@@ -258,7 +258,7 @@ def check_members(grouping: Grouping) -> None:
 
 
 def open_checkpoint(output: Location, *, overwrite: bool, resume: bool, **told: Any) -> tuple[Checkpoint, bool]:
-    """The checkpoint of a run, and whether there is one to go on from; one that would be lost is an error."""
+    """The checkpoint of a run and whether to resume from it; refuse to lose an existing one."""
     checkpoint = Checkpoint(output, **told)
     there = checkpoint.folder.exists(MANIFEST)
     if resume and not there:
@@ -272,7 +272,7 @@ def open_checkpoint(output: Location, *, overwrite: bool, resume: bool, **told: 
 
 
 def identity(config: Config, problem: Problem, prior: Prior, dataset: Dataset) -> dict[str, Any]:
-    """What a run is: all that its course depends on but where it ends."""
+    """The identity of a run: everything that its course depends on, except where it stops."""
     public = config.public()
     return {
         "problem": problem.describe(),
@@ -289,7 +289,7 @@ def identity(config: Config, problem: Problem, prior: Prior, dataset: Dataset) -
 
 
 def digest_of(prior: Prior) -> dict[str, str]:
-    """Digests of the prior's arrays, those that were given."""
+    """Digests of the arrays of the prior."""
     arrays = {name: getattr(prior, name) for name in ("mean", "precision", "nonnegative")}
     given = {name: array for name, array in arrays.items() if array is not None}
     return {name: hashlib.sha256(array.tobytes()).hexdigest()[:12] for name, array in given.items()}
@@ -305,7 +305,7 @@ NAMES: list[tuple[str, Callable[[State], bytes]]] = [
 
 
 def contents(state: State, ledger: bytes, latent: LatentState | None = None) -> Iterator[tuple[str, bytes]]:
-    """The objects of a checkpoint, one after another: only one at a time is in memory twice."""
+    """The objects of a checkpoint, one at a time, so that only one is in memory twice."""
     for name, made in NAMES:
         yield name, made(state)
     if ledger:
@@ -328,7 +328,7 @@ def zipped(arrays: dict[str, NDArray[Any]]) -> bytes:
 
 
 def summary(trainer: Trainer) -> dict[str, Any]:
-    """What a person wants to know of it."""
+    """The figures that `distdual info` shows."""
     upper = trainer.state.best_upper
     return {
         "lower": trainer.solver.lower,

@@ -1,4 +1,4 @@
-"""How do several constraints become one without D(α) falling? As the mixture of them that α has found.
+"""Coalescing: several constraints become one, their mixture weighted by α, without lowering D(α).
 
 A convex combination of constraints of a group is one of its constraints, and so is a sum over groups for the group
 that they form together. With u_o = Σ α / cost over a group o, and β = max u_o over the groups that become one,
@@ -18,17 +18,17 @@ from distdual.solver.cache import ConstraintCache
 
 
 class Mixture(NamedTuple):
-    """One constraint a group, and what it is made of."""
+    """One constraint per group, and its components."""
 
     constraints: Constraints
     alpha: Floats
     indptr: Ints  # (n + 1,) into the others
-    slots: Ints  # of the cache, or places among the constraints that were given
+    slots: Ints  # of the cache, or positions among the given constraints
     weight: Floats  # of each slot's row in the sum, that row taken per unit of its group's cost
 
 
 def condense(cache: ConstraintCache, grain: int, first: Ints) -> Mixture:
-    """The constraints of examples with α > 0, mixed to one for each group of `grain` examples."""
+    """Mix the constraints with α > 0 into one for each group of `grain` examples."""
     assert cache.rows is not None
     example, alpha = cache.example.view, cache.alpha.view
     slots = cache.members[(alpha[cache.members] > 0) & (example[cache.members] >= 0)]
@@ -44,7 +44,7 @@ def condense(cache: ConstraintCache, grain: int, first: Ints) -> Mixture:
 
 
 def coarsen(new: Constraints, grain: int, first: Ints, n_weights: int) -> Mixture:
-    """Constraints of smaller groups, found at one w, added up to one for each group of `grain` examples."""
+    """Sum constraints of smaller groups, found at one w, into one for each group of `grain` examples."""
     order = np.argsort(new.example, kind="stable")
     group, indptr = runs_of(groups_of(new.example[order], grain, first))
     identity = identities(new.example, new.keys)
@@ -55,7 +55,7 @@ def coarsen(new: Constraints, grain: int, first: Ints, n_weights: int) -> Mixtur
 def mix(
     rows: Rows, margin: Floats, identity: Identities, slots: Ints, weight: Floats, indptr: Ints, n_weights: int
 ) -> Constraints:
-    """Σ weight · constraint over each run of `slots`; the example is left for the caller to say."""
+    """Σ weight · constraint over each run of `slots`; the caller fills in the example."""
     n = len(indptr) - 1
     margins, parts = np.zeros(n), []
     add_margins(margin[slots], weight, indptr, margins)
@@ -72,6 +72,6 @@ def mix(
 
 
 def runs_of(group: Ints) -> tuple[Ints, Ints]:
-    """The groups of an ascending list, and where each begins."""
+    """The groups of an ascending list and the start of each."""
     starts = np.flatnonzero(np.append(True, group[1:] != group[:-1])[: len(group)])
     return group[starts], np.append(starts, len(group))

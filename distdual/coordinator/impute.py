@@ -1,4 +1,4 @@
-"""What is asked of workers between two convex problems? Latent values to begin with, then better ones at each new w."""
+"""Imputation between two convex problems: initial latent values, then better ones at each new w."""
 
 import itertools
 from collections.abc import Sequence
@@ -24,17 +24,17 @@ class Support(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What a worker finds in one shard at one w."""
+    """The result of imputing one shard at one w."""
 
     values: Int32s
     loss: float  # Σ cost_i ξ_i(w) of the shard with these latent values
     exact: bool
-    constraints: Constraints  # what became of the support constraints whose latent values are others now
+    constraints: Constraints  # the moved support constraints, where latent values changed
     alpha: Floats
 
 
 class Imputed(NamedTuple):
-    """What the next convex problem is, before anything is changed."""
+    """The next convex problem, before anything is changed."""
 
     completed: Completed
     objective: float  # P_H(w) with its latent values
@@ -42,7 +42,7 @@ class Imputed(NamedTuple):
 
 
 def first_values(trainer: Trainer, problem: LatentProblem, seed: int, guesses: int) -> Completed:
-    """Latent values to begin with: drawn at random, then improved on so many times or until the time is over."""
+    """Initial latent values: drawn at random, then improved `guesses` times or until time is up."""
     executor, shards = trainer.executor, range(trainer.dataset.n_shards)
     trainer.publish_for(problem, trainer.solver.w)
     drawn = values = join(list(executor.map_shards(draw_shard, shards, [seed] * len(shards))))
@@ -73,7 +73,7 @@ def guess_shard(source: Openable, problem: Completed, w: Floats, shard: int, tot
 
 
 def impute(trainer: Trainer, now: Completed, w: Floats) -> Imputed:
-    """The best latent values at w, in one pass; in a second one where the problem does not settle for all of them."""
+    """The best latent values at w, in one pass; in two where the problem rejects some of them."""
     trainer.publish_for(now, w)
     support = support_of(trainer)
     looks = look(trainer, support, [None] * len(support))
@@ -85,7 +85,7 @@ def impute(trainer: Trainer, now: Completed, w: Floats) -> Imputed:
 
 
 def judge(trainer: Trainer, now: Completed, w: Floats) -> float:
-    """P_H(w) with the latent values there are."""
+    """P_H(w) with the current latent values."""
     trainer.publish_for(now, w)
     return objective_of(trainer, w, look(trainer, support_of(trainer), split(trainer, now)))
 
@@ -118,7 +118,7 @@ def look(trainer: Trainer, support: list[Support], values: Sequence[Int32s | Non
 def look_at_shard(
     source: Openable, problem: Completed, w: Floats, shard: int, support: Support, values: Int32s | None
 ) -> Look:
-    """Runs on a worker: new latent values unless they are given, P_H(w) with them, and the rows that α moves to."""
+    """Runs on a worker: impute unless values are given; compute P_H(w) and the rows that α moves to."""
     found = source.open().read(shard).shard
     new = problem.problem.impute(w, found) if values is None else values
     then = problem.problem.completed(found, new)

@@ -1,11 +1,11 @@
-"""How are latent values and weights learnt together? By turns, and no turn raises the objective.
+"""The latent loop: impute latent values and solve for weights in turn; no turn raises the objective.
 
     impute   h_i ← the latent value with the smallest slack at w;  P_H(w) is then P(w), the non-convex objective
     solve    w ← a certified minimiser of the convex P_H, never worse than the w before
 
-The convex problems are solved loosely while the objective still falls fast, and tightly at the end. Each begins where
-the one before ended: with its w as the first certified upper bound, and with its α, which moves to the new rows of
-those examples whose latent values have changed. Constraints of all others stay what they were.
+Convex problems are solved loosely while the objective falls fast, and tightly at the end. Each starts from the one
+before: its w gives the first certified upper bound, and its α moves to the new rows of examples whose latent values
+changed. Constraints of all other examples stay.
 """
 
 import logging
@@ -16,38 +16,38 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distdual.coordinator.impute import Imputed, first_values, impute, judge
-from distdual.coordinator.schedule import MANY, SLACK
+from distdual.coordinator.schedule import CACHE_GAP_SHARE, UNLIMITED_SWEEPS
 from distdual.coordinator.trainer import Outcome, Trainer
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
 from distdual.problems.latent.base import Completed, LatentProblem, Start
 from distdual.report.round_log import Totals
 from distdual.solver.ascent_plan import Ascent
-from distdual.solver.solver import relative_gap
+from distdual.solver.gap import relative_gap
 
 log = logging.getLogger(__name__)
 
-FIRST = 0.01  # gap of the first convex problem, and fall of the objective, relatively, from which on all are tight
-LOOSE = 0.1  # largest gap of those between; each at least halves the gap that it begins with
-ROUNDING = 1e-6  # relative rise of the objective that is none: rows of user's own problems are rounded to float32
+FIRST_GAP = 0.01  # gap of the first convex problem; relative decrease below which all are solved tightly
+LOOSE_GAP = 0.1  # largest gap of later convex problems; each at least halves its initial gap
+ROUNDING = 1e-6  # relative rise allowed for rounding: rows of user problems are float32
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One convex problem: a line of the trace."""
+    """One convex problem of the trace."""
 
     restart: int
-    objective: float  # P(w) at its end, latent values imputed anew
+    objective: float  # P(w) at its end, after imputation
     upper: float
     lower: float
-    target: float  # the gap that was asked for
-    changed: int  # examples whose latent values the imputation after it changed
+    target: float  # the requested gap
+    changed: int  # examples whose latent values changed in the imputation after it
     oracle_calls: int
     updates: int
 
 
 class Ended(NamedTuple):
-    """A restart that has come to its end."""
+    """A finished restart."""
 
     trainer: Trainer
     completed: Completed  # its last convex problem
@@ -59,19 +59,19 @@ class Ended(NamedTuple):
         return self.trace[-1].objective
 
     def outcome(self, totals: Totals, seconds: float) -> Outcome:
-        """With the costs of all restarts."""
+        """The outcome with the costs of all restarts."""
         return replace(self.trainer.outcome(self.reason), totals=totals, seconds=seconds)
 
 
 @dataclass(slots=True)
 class LatentOutcome:
     outcome: Outcome
-    completed: Completed  # the last convex problem, which the certificate is of
+    completed: Completed  # the last convex problem, which the certificate describes
     trace: list[Turn]
-    restarts: list[float]  # the objective that each has reached
+    restarts: list[float]  # the final objective of each
 
     def summary(self) -> dict[str, Any]:
-        """What certificate.json tells of it."""
+        """The entry in certificate.json."""
         return {
             "objective": self.trace[-1].objective,
             "restarts": self.restarts,
@@ -81,22 +81,22 @@ class LatentOutcome:
 
 @dataclass(slots=True)
 class LatentRun:
-    """The state of a run: turns of imputing and solving, and several times from other latent values if asked for."""
+    """The state of a latent run: turns of imputing and solving, with restarts from other latent values."""
 
     problem: LatentProblem
     new_trainer: Callable[[], Trainer]
-    start: Start | None = None  # for the first of these times
-    trainer: Trainer = field(init=False)  # of this restart
+    start: Start | None = None  # for the first restart
+    trainer: Trainer = field(init=False)  # of the current restart
     target: float = field(init=False)  # the gap of the last convex problem
     restart: int = 0
-    completed: Completed | None = None  # the convex problem at hand
-    begun_at: float = np.inf  # P_H of the start's weights
-    gap: float = 1.0  # of the convex problem at hand, unless that is tight
+    completed: Completed | None = None  # the current convex problem
+    begun_at: float = np.inf  # P_H at the start weights
+    gap: float = 1.0  # of the current convex problem, unless it is tight
     tight: bool = False
-    trace: list[Turn] = field(default_factory=list)  # of this restart
+    trace: list[Turn] = field(default_factory=list)  # of the current restart
     calls: int = 0  # of the oracle, before this turn
     updates: int = 0
-    reached: list[float] = field(default_factory=list)  # by each restart that has ended
+    reached: list[float] = field(default_factory=list)  # by each finished restart
     spent: list[Totals] = field(default_factory=list)
     best: Ended | None = None
 
@@ -119,7 +119,7 @@ class LatentRun:
         return LatentOutcome(best.outcome(added(self.spent), seconds), best.completed, best.trace, self.reached)
 
     def _begin_anew(self) -> None:
-        """With other latent values; the clock and the run log go on."""
+        """Restart from other latent values; the clock and the run log continue."""
         before, self.trainer = self.trainer, self.new_trainer()
         self.trainer.state.continue_log(before.state)
         self.restart += 1
@@ -127,7 +127,7 @@ class LatentRun:
         self.tight, self.calls, self.updates = False, 0, 0
 
     def _take_turns(self) -> Ended:
-        """Until the objective stops falling or the budget is spent; goes on where it was."""
+        """Alternate until the objective stops falling or the budget is spent."""
         now = self._first_problem() if self.completed is None else self.completed
         while True:
             self.completed = now
@@ -143,9 +143,9 @@ class LatentRun:
             now = new.completed
 
     def _first_problem(self) -> Completed:
-        """The latent values to begin with; the weights of a start are the first certified ones."""
+        """Initial latent values; the weights of a warm start are certified first."""
         trainer, start = self.trainer, self.start if self.restart == 0 else None
-        self.gap = max(FIRST, self.target)
+        self.gap = max(FIRST_GAP, self.target)
         guesses = 0 if start and start.imputes else self.problem.guesses(self.restart)
         first = first_values(trainer, self.problem, trainer.config.seed + self.restart, guesses)
         if start is None:
@@ -159,7 +159,7 @@ class LatentRun:
         return first
 
     def _close_turn(self, outcome: Outcome, new: Imputed) -> bool:
-        """A line of the trace; returns whether the objective has stopped falling."""
+        """Add a line to the trace; return whether the objective has stopped falling."""
         trainer, proven = self.trainer, outcome.certificate
         previous = self.trace[-1].objective if self.trace else self.begun_at
         assert self.completed is not None
@@ -176,24 +176,24 @@ class LatentRun:
         check_fall(previous, turn)
         self.trace.append(turn)
         tell(trainer, turn, len(self.trace))
-        enough = self.target if self.tight else max(FIRST, self.target)
+        enough = self.target if self.tight else max(FIRST_GAP, self.target)
         return not turn.changed or previous - turn.objective <= enough * turn.objective
 
     def _open_turn(self, new: Imputed, w: Floats, *, settled: bool) -> None:
-        """Hand the next convex problem what is known of it, and say how well it is to be solved."""
+        """Start the next convex problem from the last, and choose its gap."""
         trainer = self.trainer
         assert self.completed is not None
         self.tight = self.tight or settled
         self.calls, self.updates = trainer.state.totals.oracle_calls, trainer.solver.updates
-        loose = max(LOOSE, self.target)
-        known = go_on(trainer, self.completed, new, w, SLACK * (self.target if self.tight else loose))
-        self.gap = max(self.target, min(loose, 0.5 * known))  # else the turn could end before it has begun
+        loose = max(LOOSE_GAP, self.target)
+        known = go_on(trainer, self.completed, new, w, CACHE_GAP_SHARE * (self.target if self.tight else loose))
+        self.gap = max(self.target, min(loose, 0.5 * known))  # a larger gap could end the turn at once
 
 
 def train_latent(
     problem: LatentProblem, new_trainer: Callable[[], Trainer], start: Start | None = None
 ) -> LatentOutcome:
-    """`new_trainer` makes a trainer that has seen nothing, for each restart."""
+    """Train a latent problem; `new_trainer` makes a fresh trainer for each restart."""
     return LatentRun(problem, new_trainer, start).run()
 
 
@@ -203,34 +203,34 @@ def solve(trainer: Trainer, completed: Completed, gap: float) -> Outcome:
 
 
 def go_on(trainer: Trainer, now: Completed, new: Imputed, w: Floats, tolerance: float) -> float:
-    """Give the solver a feasible α of the next convex problem, and P_H(w) as an upper bound. Returns the gap."""
+    """Give the solver a feasible α of the next convex problem, and P_H(w) as upper bound; return the gap."""
     changed = np.flatnonzero(now.changes(new.completed.values))
     moved = [each for each in new.looks if len(each.alpha)]
     stay = np.flatnonzero(~np.isin(trainer.solver.cache.example.view, changed))
     alpha = np.concatenate([np.empty(0), *(each.alpha for each in moved)])
     trainer.solver.move(stay, [each.constraints for each in moved], alpha)
     trainer.state.start_problem(w, new.objective)
-    if len(changed):  # what is cached can be solved before anything is scanned
-        trainer.solver.ascend(Ascent(tolerance, MANY))
+    if len(changed):  # solve the cached problem before the first scan
+        trainer.solver.ascend(Ascent(tolerance, UNLIMITED_SWEEPS))
         trainer.solver.bound()
     return relative_gap(new.objective, trainer.solver.lower)
 
 
 def why_ended(outcome: Outcome, trainer: Trainer, target: float) -> str:
-    """Where a loose convex problem was the last, it was not its gap that ended the run."""
+    """The reason for the end; a loose last problem means that the run was cut short."""
     if not target < outcome.certificate.gap <= trainer.config.gap:
         return outcome.reason
     return "interrupted" if trainer.interrupted() else f"{trainer.config.max_seconds:g} seconds are over"
 
 
 def check_fall(previous: float, turn: Turn) -> None:
-    """Were this to fail, a certificate would be wrong."""
+    """Check that the objective does not rise; a failure would mean a wrong certificate."""
     if not turn.objective <= turn.upper * (1 + ROUNDING) or not turn.upper <= previous * (1 + ROUNDING):
         raise AssertionError(f"the objective must not rise: {previous}, then {turn.upper}, imputed {turn.objective}")
 
 
 def tell(trainer: Trainer, turn: Turn, number: int) -> None:
-    """A line of the log and of the run log."""
+    """Write a line to the log and the run log."""
     event = (
         f"latent restart={turn.restart} turn={number} objective={turn.objective:.10g} upper={turn.upper:.10g} "
         f"gap={turn.target:g} changed={turn.changed} oracle_calls={turn.oracle_calls} updates={turn.updates}"
@@ -240,13 +240,13 @@ def tell(trainer: Trainer, turn: Turn, number: int) -> None:
 
 
 def added(parts: list[Totals]) -> Totals:
-    """What all restarts have cost together."""
+    """The total cost of all restarts."""
     return Totals(**{f.name: sum(getattr(part, f.name) for part in parts) for f in fields(Totals)})
 
 
 def check_possible(problem: LatentProblem, slack: str, cache_bytes: float) -> None:
-    """Rows that are sums over examples would have to be undone where one of them changes its latent value."""
+    """Refuse shared slacks: rows summed over examples cannot follow a changed latent value."""
     if not problem.exact:
-        raise InputError(f"{problem.kind}: a latent problem needs exact inference, else nothing tells if P(w) falls")
+        raise InputError(f"{problem.kind}: a latent problem needs exact inference, otherwise P(w) cannot be compared")
     if slack not in ("auto", "example") or np.isfinite(cache_bytes):
         raise InputError('a latent problem needs solver.slack = "example" and no solver.cache_bytes')

@@ -1,6 +1,7 @@
-"""What must be kept of a latent run, beside the state of its trainer, so that it can go on? Pure: no files.
+"""Snapshots of a latent run, in addition to that of its trainer. Pure: no files.
 
-The convex problem at hand, where the turns are, and the best restart that has ended, with a trainer's state of its own.
+They hold the current convex problem, the position in the alternation, and the best finished restart with a trainer
+snapshot of its own.
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ def pack_latent(run: LatentRun) -> LatentState:
     values = {
         **{name: getattr(run, name) for name in PLAIN},
         "trace": [asdict(turn) for turn in run.trace],
-        "spent": [totals.told() for totals in run.spent],
+        "spent": [totals.as_dict() for totals in run.spent],
         "best": None,
     }
     if best is not None:
@@ -39,13 +40,13 @@ def pack_latent(run: LatentRun) -> LatentState:
         values["best"] = {
             "trace": [asdict(turn) for turn in best.trace],
             "reason": best.reason,
-            "state": {**state.values, "history": []},  # the trainer of this restart has all lines
+            "state": {**state.values, "history": []},  # the current trainer holds all lines
         }
     return LatentState(arrays, without_infinity(values))
 
 
 def restore_latent(run: LatentRun, state: LatentState) -> None:
-    """Bring a run that has not begun, but whose trainer is restored, to where it was packed."""
+    """Restore a new run, whose trainer is already restored."""
     values = with_infinity(state.values)
     for name in PLAIN:
         setattr(run, name, values[name])

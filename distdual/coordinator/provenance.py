@@ -1,8 +1,8 @@
-"""What is behind each cached row of a group? Rows that workers wrote down, and mixtures of rows.
+"""Provenance of cached group rows: rows that workers recorded, and mixtures of rows.
 
-A row that a worker found is named by the file its members are in and its place there. A coalesced row is a mixture
-Σ weight · row of others, which is written to a temporary file: memory does not grow with the length of a run. Once it
-has ended, the mixtures are resolved from the last to the first, until only rows of workers are left.
+A row found by a worker is named by its members file and its position there. A coalesced row is a mixture
+Σ weight · row, recorded in a temporary file so that memory does not grow with the length of a run. At the end,
+mixtures are resolved from the last to the first, until only rows of workers are left.
 """
 
 import tempfile
@@ -15,17 +15,19 @@ import numpy as np
 from distdual.data.storage.npy_io import load
 from distdual.kernels.rows import Floats, Ints
 
-PLACES = 32  # bits of a reference that say which row of its file it is
+POSITION_BITS = 32  # low bits of a reference: the position of the row in its file
 
 
 def references(number: int, n_rows: int) -> Ints:
-    """References to the rows of a file of members."""
-    return (number << PLACES) + np.arange(n_rows)
+    """References to the rows of a members file."""
+    return (number << POSITION_BITS) + np.arange(n_rows)
 
 
 class Ledger:
+    """The mixtures of a run, on disk."""
+
     def __init__(self) -> None:
-        self.file: Any = None  # opened once there is something to write
+        self.file: Any = None  # opened on the first write
         self.batches: list[int] = []  # number of the first mixture in each
         self.offsets: list[int] = []
         self.n_mixtures = 0
@@ -44,7 +46,7 @@ class Ledger:
         return made
 
     def since(self, offset: int) -> bytes:
-        """What was written from this byte on; what stands before it never changes."""
+        """The bytes from this offset on; earlier bytes never change."""
         if self.file is None:
             return b""
         self.file.seek(offset)
@@ -52,7 +54,7 @@ class Ledger:
         return content
 
     def restore(self, content: Iterable[bytes], batches: Ints, offsets: Ints, n_mixtures: int) -> None:
-        """Go on where another ledger was, with its file in pieces."""
+        """Restore a ledger from the pieces of its file."""
         for piece in content:
             self._open()
             self.file.write(piece)
@@ -64,7 +66,7 @@ class Ledger:
             weakref.finalize(self, self.file.close)
 
     def resolve(self, rows: Ints, alpha: Floats) -> tuple[Ints, Floats]:
-        """The rows of workers that Σ α · row consists of, ascending, and their share in it."""
+        """The worker rows that make up Σ α · row, ascending, and the share of each."""
         share = np.zeros(self.n_mixtures)
         np.add.at(share, -1 - rows[rows < 0], alpha[rows < 0])
         found, shares = [rows[rows >= 0]], [alpha[rows >= 0]]

@@ -1,4 +1,4 @@
-"""From a config to a certified model in its folder."""
+"""A training run: from a config to a certified model in its folder."""
 
 import contextlib
 import logging
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from distdual.cluster.executor import check_examples, dask_page, open_executor
+from distdual.cluster.open_executor import check_examples, dask_page, open_executor
 from distdual.config import Config, from_table, index_range
 from distdual.coordinator.async_trainer import MODES
 from distdual.coordinator.checkpoint import Checkpoint, Saved, identity, open_checkpoint
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What training gives back."""
+    """The result of `train`."""
 
     model: Model
     certificate: dict[str, Any]
@@ -59,9 +59,9 @@ def train(
     """Train, certify and save the model that `config` describes.
 
     `config` is a Config or a table like that of a TOML file; `client` is a Dask client to use instead of [cluster];
-    `watch` is called after every round; once `interrupted` says so, the run certifies what it has and ends. With
-    `resume` it goes on from the checkpoint in the model's folder, if there is one; once `terminated` says so, it writes
-    one and raises `Suspended`. `logs` are told of the run, as those that [output] names.
+    `watch` is called after every round; once `interrupted` returns True, the run certifies its weights and ends.
+    `resume` continues from the checkpoint in the model's folder, if any; once `terminated` returns True, the run writes
+    a checkpoint and raises `Suspended`. `logs` receive the run, like those named in [output].
     """
     config = config if isinstance(config, Config) else from_table(config)
     output = output_of(config)
@@ -130,7 +130,7 @@ def output_of(config: Config) -> Location:
 
 
 def problem_of(config: Config, dataset: Dataset) -> Problem:
-    """The problem that [problem] describes, made for this data set."""
+    """The problem of [problem], built for this data set."""
     kind, prepared = config.problem.kind, dataset.layout.kind
     if not is_own(kind) and kind != prepared:
         check_prepared(kind, dataset)
@@ -145,7 +145,7 @@ def fit_problem(kind: str, options: Mapping[str, Any], dataset: Dataset) -> Prob
 
 
 def check_prepared(kind: str, dataset: Dataset) -> None:
-    """Where data that was prepared for one problem does not suit another, whatever its options, say what would."""
+    """Refuse data prepared for an incompatible problem, and name the remedy."""
     class_of(kind)
     try:
         check_examples(dataset, fit_problem(kind, {}, dataset))
@@ -166,7 +166,7 @@ def convex_run(
     saved: Saved | None,
     tell: Callable[[Round], None],
 ) -> Trainer:
-    """A run that begins, from a model if there is one to start from, or goes on; then what it did before is told."""
+    """A new run, warm-started from a model if given, or a resumed one, whose earlier rounds are logged again."""
     if saved:
         checkpoint.restore(trainer, saved)
         for line in trainer.state.history:
@@ -187,7 +187,7 @@ def latent_run(
     saved: Saved | None,
     tell: Callable[[Round], None],
 ) -> LatentRun:
-    """The same for a latent problem: of a model to start from it takes the weights."""
+    """The same for a latent problem, which starts from the weights of a model."""
     run = LatentRun(problem, new_trainer)
     if start is not None:
         run.start = problem.start_from(stated(start.problem), start.w, run.trainer.config.seed)
@@ -208,7 +208,7 @@ def model_of(
     members: str | None,
     more: Mapping[str, Any] | None = None,
 ) -> Model:
-    """What is to be saved of a run; `more` goes into the certificate."""
+    """The model of a finished run; `more` goes into the certificate."""
     return Model(
         outcome.w,
         problem,
@@ -229,9 +229,9 @@ def model_of(
 
 @contextlib.contextmanager
 def members_of(config: Config, output: Location, grain: int, checkpoint: Checkpoint) -> Iterator[str | None]:
-    """The folder, within the model's, of files of members; None where there will be none.
+    """The folder of members files inside the model's; None if the run writes none.
 
-    It is gone where training fails, unless there is a checkpoint to go on from.
+    It is removed if training fails, unless a checkpoint refers to it.
     """
     if not checkpoint.whole:
         remove_unfinished(output)
@@ -248,23 +248,23 @@ def members_of(config: Config, output: Location, grain: int, checkpoint: Checkpo
 
 
 def is_alone(output: Location, checkpoint: Checkpoint) -> bool:
-    """Whether what is in the folder is of this run: another may have taken it over."""
+    """Whether the folder still belongs to this run; another may have taken over."""
     noted = read_json(output, "run.json").get("members") if output.exists("run.json") else checkpoint.members
     return bool(noted == checkpoint.members) and not checkpoint.folder.exists(MANIFEST)
 
 
 def tidy(outcome: Outcome, dual: AnyDual, checkpoint: Checkpoint) -> None:
-    """Remove what only a run that has not ended needs; not before the model is there, or nobody could go on."""
+    """Remove what only an unfinished run needs, after the model is saved."""
     try:
         checkpoint.remove()
         if isinstance(dual, GroupDual):
             outcome.grouping.keep_files(dual.file)
     except InputError as error:
-        log.warning("the model is saved, but what is no longer needed could not be removed: %s", error)
+        log.warning("the model is saved, but temporary files could not be removed: %s", error)
 
 
 def start_of(config: Config) -> Model | None:
-    """The model that solver.start names; of user's own problems only the one that the config names is loaded."""
+    """The model of solver.start; user code is loaded only if the config names it."""
     if config.solver.start is None:
         return None
     return load_model(Location(config.solver.start, config.data.storage_options), own_kind(config))
@@ -275,7 +275,7 @@ def own_kind(config: Config) -> str | None:
 
 
 def check_columns(dataset: Dataset, problem: Problem) -> None:
-    """What is in the data set is used, or refused; it is never left aside in silence."""
+    """Refuse a column that the problem does not use, rather than ignore it."""
     if "margin" in dataset.layout.columns and not problem.uses_margin:
         raise InputError(
             f"{dataset.location}: the data set has a margin column, which a {problem.kind} problem does not use; "
@@ -284,7 +284,7 @@ def check_columns(dataset: Dataset, problem: Problem) -> None:
 
 
 def dual_of(outcome: Outcome, asked: str, members: str | None) -> AnyDual:
-    """What proves `lower`: the support constraints or a summary."""
+    """The proof of `lower`: the support constraints or a summary."""
     cache, beta = outcome.solver.cache, outcome.solver.multipliers()
     support = cache.members[(cache.alpha.view[cache.members] > 0) & (cache.example.view[cache.members] >= 0)]
     alpha = cache.alpha.view[support]
@@ -300,7 +300,7 @@ def dual_of(outcome: Outcome, asked: str, members: str | None) -> AnyDual:
 
 
 def single_dual(outcome: Outcome) -> Dual:
-    """The support constraints of a run in which no examples shared a slack, sorted by example."""
+    """The support constraints of a run with one slack per example, sorted by example."""
     cache = outcome.solver.cache
     support = cache.members[(cache.alpha.view[cache.members] > 0) & (cache.example.view[cache.members] >= 0)]
     beta = outcome.solver.multipliers()
@@ -308,7 +308,7 @@ def single_dual(outcome: Outcome) -> Dual:
 
 
 def prior_of(config: Config, n_weights: int) -> Prior:
-    """The prior that [prior] asks for, its files read."""
+    """The prior of [prior], with its files read."""
     told, options = config.prior, config.data.storage_options
     mean = read_weights(told.mean, options, own_kind(config)) if told.mean else None
     precision: Floats | None = None
@@ -322,7 +322,7 @@ def prior_of(config: Config, n_weights: int) -> Prior:
 
 
 def read_weights(url: str, options: Mapping[str, Any], own: str | None) -> Floats:
-    """The weights of a model folder, or those in a .npy file."""
+    """The weights of a model folder or a .npy file."""
     return read_array(url, options, (1,)) if url.endswith(".npy") else load_model(Location(url, options), own).w
 
 
@@ -332,7 +332,7 @@ def read_array(url: str, options: Mapping[str, Any], dimensions: tuple[int, ...]
 
 
 def summarise(outcome: Outcome, target: float, dataset: Dataset | MemoryDataset) -> dict[str, Any]:
-    """The certificate and what it cost, as `--json` and certificate.json show it."""
+    """The certificate and the costs, as in `--json` and certificate.json."""
     proven, totals = outcome.certificate, outcome.totals
     return {
         "lower": proven.lower,

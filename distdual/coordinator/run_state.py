@@ -10,7 +10,7 @@ from distdual.certificate.bounds import Certificate, ShardLoss
 from distdual.coordinator.schedule import Pass
 from distdual.kernels.rows import Floats
 from distdual.report.round_log import Round, Totals
-from distdual.solver.solver import relative_gap
+from distdual.solver.gap import relative_gap
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class RunState:
             "best_estimate": self.best_estimate,
         }
         return {
-            "totals": self.totals.told(),
+            "totals": self.totals.as_dict(),
             "bounds": bounds,
             "version": self.version,
             "seconds": self.seconds,

@@ -1,6 +1,6 @@
-"""What to do next. Pure: no clock, no network, no random state of its own.
+"""The schedule: what to do next. Pure: no clock, no network, no random state of its own.
 
-A schedule says how a pass over the data is cut into rounds, each scanned at one w, and how much ascent follows each.
+A schedule cuts a pass over the data into rounds, each scanned at one w, and says how much ascent follows each.
 """
 
 from dataclasses import dataclass, replace
@@ -13,17 +13,17 @@ from distdual.scan.slack_groups import ALL, EXAMPLE, SHARD
 from distdual.solver.ascent_plan import Ascent
 
 FIRST_PIECE = 1024  # examples scanned for the first w
-NEAR = 0.05  # estimated gap below which a pass is scanned at one w, and so certifies
-CERTIFY_EVERY = 4  # passes, at the least
-MOST_ROUNDS = 16  # of a later pass
-SLACK = 0.5  # of the target gap that the cached problem may keep
-FEWER = 0.1  # of the loss that one scan has found not to be cached, the next one is likely to find
-DEAR = 4.0  # times the work of all passes, above which ascents are what a run spends its time on
-CHEAP = 8.0  # sweeps that a pass of the oracle may cost, which others share, to be no dearer than a look at the cache
-PATIENCE = 20.0  # times the work of a scan that an ascent may take which no scan can replace
-LEAST_PIECE = 128  # examples that are worth a scan of their own
-PIECES = 4  # scans, at the least, that each slot gets of a pass at one w
-MANY = 1000  # sweeps that are as good as "until it has converged"
+CERTIFY_BELOW = 0.05  # estimated gap below which a pass is scanned at one w, and so certifies
+CERTIFY_EVERY = 4  # certify at least once in so many passes
+MAX_ROUNDS = 16  # rounds of a pass after the first
+CACHE_GAP_SHARE = 0.5  # share of the target gap left to the cached problem
+NEXT_SCAN_SHARE = 0.1  # share of the uncached loss of one scan that the next is likely to find
+ASCENT_DOMINATES = 4.0  # ratio of ascent work to scan work above which a pass is the cheaper step
+CHEAP_PASS = 8.0  # cost of a pass, in sweeps, below which a scan replaces an evaluation of the cached problem
+MAX_ASCENT = 20.0  # limit of an ascent that no scan can replace, as a multiple of the work of a scan
+MIN_PIECE = 128  # examples worth a scan of their own
+PIECES_PER_SLOT = 4  # scans of a certifying pass for each slot, at least
+UNLIMITED_SWEEPS = 1000  # in effect "until converged"
 
 
 class Piece(NamedTuple):
@@ -36,33 +36,33 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass over all examples: rounds of pieces that are scanned at one w each."""
+    """One pass over all examples: rounds of pieces, each round scanned at one w."""
 
     certify: bool  # a single round, whose losses add up to an upper bound
     rounds: tuple[tuple[Piece, ...], ...]
     between: Ascent  # after each round but the last
     last: Ascent
-    prune: bool = False  # drop all constraints with α = 0 after each round, whatever solver.prune says
-    overlap: bool = True  # in asynchronous mode: whether the next pass may begin before this one's last report is in
+    prune: bool = False  # drop all constraints with α = 0 after each round, regardless of solver.prune
+    overlap: bool = True  # asynchronous mode: whether the next pass may begin before the last report
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is known between two passes."""
+    """The facts that a decision between two passes rests on."""
 
     n_passes: int
     estimate: float  # of the gap: losses at different weights; infinity before the first pass
     gap: float  # proven; infinity before the first certificate
-    oracle_sweeps: float  # what a pass of the oracle costs, in ascent sweeps over the cache
+    oracle_sweeps: float  # cost of a pass, in ascent sweeps over the cache
     seconds: float
     interrupted: bool = False
-    inexact_gap: float = np.inf  # estimated from complete scans, where inexact inference proves none
-    settled: bool = True  # whether the cached problem is solved well enough for a bound to be worth a pass
+    inexact_gap: float = np.inf  # an estimate from complete scans with inexact inference
+    settled: bool = True  # whether the cached problem is solved well enough to certify
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the config asks for."""
+    """The limits set by the config."""
 
     schedule: str
     target: float
@@ -74,13 +74,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Training is over; `reason` goes into the report word for word."""
+    """Training is over; `reason` appears verbatim in the report."""
 
     reason: str
 
 
 def next_step(progress: Progress, sizes: Ints, limits: Limits) -> Pass | Stop:
-    """Stop when the proven gap is small enough or the budget is spent, else pass over the data again."""
+    """Stop if the proven gap is small enough or the budget is spent; otherwise pass over the data again."""
     if progress.gap <= limits.target:
         return Stop(f"gap {progress.gap:.2e} is at most the target {limits.target:.2e}")
     if progress.inexact_gap <= limits.target:
@@ -96,7 +96,7 @@ def next_step(progress: Progress, sizes: Ints, limits: Limits) -> Pass | Stop:
         return Stop("the one pass is done")
     order = np.random.default_rng([limits.seed, 0, progress.n_passes]).permutation(len(sizes))
     whole = [Piece(int(s), 0, int(sizes[s])) for s in order]
-    tight = Ascent(SLACK * limits.target, MANY)
+    tight = Ascent(CACHE_GAP_SHARE * limits.target, UNLIMITED_SWEEPS)
     if name == "batch" or (name == "mine" and limits.grain == ALL):
         return Pass(True, (tuple(whole),), tight, tight, overlap=False)
     if name == "mine":
@@ -116,48 +116,50 @@ def next_step(progress: Progress, sizes: Ints, limits: Limits) -> Pass | Stop:
 
 
 def by_gap(progress: Progress, target: float) -> tuple[Ascent, Ascent]:
-    """The paper's rule: explore only once the gap of the cached problem is below a tolerance, which gets tighter."""
+    """The paper's rule: scan once the gap of the cached problem is below a tolerance that tightens."""
     known = min(progress.estimate, progress.gap, 0.02)
-    return Ascent(max(SLACK * target, 0.5 * known), MANY), Ascent(max(SLACK * target, 0.2 * known), MANY)
+    return Ascent(max(CACHE_GAP_SHARE * target, 0.5 * known), UNLIMITED_SWEEPS), Ascent(
+        max(CACHE_GAP_SHARE * target, 0.2 * known), UNLIMITED_SWEEPS
+    )
 
 
 def by_slope(progress: Progress, target: float) -> tuple[Ascent, Ascent]:
-    """The rule of multi-plane Frank-Wolfe: ascend while that gains more per unit of work than the round did."""
-    cheap = progress.oracle_sweeps <= CHEAP
+    """The rule of multi-plane Frank-Wolfe: ascend while it gains more per unit of work than the round did."""
+    cheap = progress.oracle_sweeps <= CHEAP_PASS
     if progress.n_passes == 0:
-        return climbing(0.1, 3, confirm=False), climbing(max(SLACK * target, 0.03), 3, confirm=not cheap)
-    tolerance = max(SLACK * target, min(0.03, 0.2 * min(progress.estimate, progress.gap)))
-    return climbing(tolerance, 3, confirm=False), climbing(tolerance, MANY, trusting=cheap)
+        return climbing(0.1, 3, confirm=False), climbing(max(CACHE_GAP_SHARE * target, 0.03), 3, confirm=not cheap)
+    tolerance = max(CACHE_GAP_SHARE * target, min(0.03, 0.2 * min(progress.estimate, progress.gap)))
+    return climbing(tolerance, 3, confirm=False), climbing(tolerance, UNLIMITED_SWEEPS, trusting=cheap)
 
 
 def climbing(tolerance: float, max_sweeps: int, *, confirm: bool = True, trusting: bool = False) -> Ascent:
-    """Until that gap, or while it climbs well."""
+    """Ascend to that gap, or while the slope rule allows."""
     return Ascent(tolerance, max_sweeps, slope=True, confirm=confirm, trusting=trusting)
 
 
 def after_scan(plan: Ascent, unseen: float, target: float, climbed: float) -> Ascent:
-    """The ascent after a scan of all examples at one w, of whose P at most the share `unseen` was not yet cached.
+    """The ascent after a scan of all examples at one w, where at most the share `unseen` of P(w) was not cached.
 
-    A gap of the cached problem above that share is for the ascent to close, even if it climbs slowly: a scan cannot.
-    The next scan will find less, so that a pass is saved by an ascent to what it will find. `climbed` is the work of
-    all ascents so far beside that of all passes: where it is much, a pass is the cheaper way.
+    Only the ascent can close a gap of the cached problem above that share. The next scan finds less than this one, so
+    an ascent to what it will find saves a pass. `climbed` is the work of all ascents relative to that of all passes:
+    where it is large, a pass is the cheaper step.
     """
-    tolerance = max(SLACK * target, unseen * (FEWER if climbed <= DEAR else 1.0))
+    tolerance = max(CACHE_GAP_SHARE * target, unseen * (NEXT_SCAN_SHARE if climbed <= ASCENT_DOMINATES else 1.0))
     if not plan.slope or tolerance > plan.tolerance:
         return plan
-    return replace(plan, tolerance=tolerance, slope=False, patience=PATIENCE)
+    return replace(plan, tolerance=tolerance, slope=False, patience=MAX_ASCENT)
 
 
 def passing(progress: Progress, limits: Limits, whole: list[Piece], between: Ascent, last: Ascent) -> Pass:
-    """A first pass in pieces that grow; then as many rounds as sweeps cost no more than the oracle; near, at one w."""
+    """A first pass in growing rounds; then rounds as the oracle cost allows; near the target one round at one w."""
     n_examples = sum(piece.end for piece in whole)
     if limits.grain == ALL:
-        return Pass(True, (tuple(whole),), between, last, overlap=False)  # a part of a row is of no use
+        return Pass(True, (tuple(whole),), between, last, overlap=False)  # rows are sums over all shards
     if progress.n_passes == 0:
         most = n_examples if between.slope else -(-n_examples // 8)
         return Pass(False, cut_rounds(whole, FIRST_PIECE, most, limits.grain), between, last)
-    near = is_near(progress, max(NEAR, 2 * limits.target))
-    n_rounds = 1 if near else min(MOST_ROUNDS, int(progress.oracle_sweeps))
+    near = is_near(progress, max(CERTIFY_BELOW, 2 * limits.target))
+    n_rounds = 1 if near else min(MAX_ROUNDS, int(progress.oracle_sweeps))
     if n_rounds <= 1:
         return Pass(True, (tuple(whole),), between, last)
     size = -(-n_examples // n_rounds)
@@ -165,15 +167,15 @@ def passing(progress: Progress, limits: Limits, whole: list[Piece], between: Asc
 
 
 def is_near(progress: Progress, gap: float) -> bool:
-    """Whether the gap seems small enough to certify; now and then it is tried whatever the estimate says."""
+    """Whether to certify: the gap seems small enough, or CERTIFY_EVERY passes are over."""
     due = progress.settled and progress.n_passes % CERTIFY_EVERY == CERTIFY_EVERY - 1
     return due or min(progress.estimate, progress.gap) <= gap
 
 
 def cut_rounds(whole: list[Piece], first: int, most: int, grain: int = EXAMPLE) -> tuple[tuple[Piece, ...], ...]:
-    """Rounds of `first` examples, then each of as many as all before it, but of at most `most`: w comes soon.
+    """Rounds of `first` examples, then each as large as all before it, up to `most`, so that w is fresh early.
 
-    Shards are cut at multiples of `grain` only, so a round may get a few more.
+    Cuts are at multiples of `grain`, so a round may be slightly larger.
     """
     rounds: list[tuple[Piece, ...]] = []
     current: list[Piece] = []
@@ -193,11 +195,11 @@ def cut_rounds(whole: list[Piece], first: int, most: int, grain: int = EXAMPLE) 
 
 
 def cut_pieces(plan: Pass, slots: int, grain: int = EXAMPLE) -> list[Piece]:
-    """The pieces of a pass in order, cut further so that none of `slots` scans at once waits long for the others."""
+    """The pieces of a pass in order, cut further so that `slots` parallel scans end at about the same time."""
     pieces: list[Piece] = []
     for each in plan.rounds:
         n_examples = sum(piece.end - piece.begin for piece in each)
-        most = max(LEAST_PIECE, -(-n_examples // (PIECES * slots if len(plan.rounds) == 1 else slots)))
+        most = max(MIN_PIECE, -(-n_examples // (PIECES_PER_SLOT * slots if len(plan.rounds) == 1 else slots)))
         most = -(-most // grain) * grain if grain < SHARD else n_examples
         for shard, begin, end in each:
             parts = -(-(end - begin) // most)

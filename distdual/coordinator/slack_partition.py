@@ -1,7 +1,7 @@
-"""How many examples share a slack, now, and how does what workers found get into a cache of limited size?
+"""The current slack partition, and insertion of new constraints into a cache of limited size.
 
-Before constraints go in, room is made for them: those with α = 0 go first, then all constraints of a group become one,
-then groups become larger, as far as it takes. D(α) does not fall by any of it.
+Insertion makes room first: it drops constraints with α = 0, then coalesces each group into one constraint, then merges
+groups as far as needed. None of these lowers D(α).
 """
 
 import logging
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distdual.coordinator.coalesce import Mixture, coarsen, condense
-from distdual.coordinator.provenance import PLACES, Ledger, references
+from distdual.coordinator.provenance import POSITION_BITS, Ledger, references
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.row_copies import packed
@@ -25,9 +25,9 @@ from distdual.solver.solver import Solver
 
 log = logging.getLogger(__name__)
 
-FIRST_BLOCK = 8  # examples a group where single examples take too much room
-FILLED = 0.5  # of the budget that coalescing may leave in use: room for what is found next
-ROW = 160  # bytes that a constraint takes beside its row, at most
+FIRST_BLOCK = 8  # examples per group where single examples take too much memory
+FILL_AFTER_COALESCING = 0.5  # of the budget; the rest is for new constraints
+CONSTRAINT_BYTES = 160  # upper bound on the bytes of a constraint besides its row
 
 
 class Found(NamedTuple):
@@ -38,26 +38,26 @@ class Found(NamedTuple):
 
 
 class Grouping:
-    """The partition into groups that the run works with; it only ever gets coarser."""
+    """The partition of examples into slack groups; it only ever gets coarser."""
 
     def __init__(self, grain: int, first: Ints, budget: float, folder: Location | None) -> None:
         self.grain = grain
         self.first = first  # the first example of each shard, and the end of the last
         self.budget = budget
-        self.folder = folder  # of files of members, if any are written
+        self.folder = folder  # of members files; None if none are written
         self.ledger = Ledger()
-        self.number = 0  # of the next file of members
-        self.shards: list[int] = []  # that each file so far is of
-        self.covers: list[int] = []  # examples that the oracle was asked about for it, 0 if it has no rows
+        self.number = 0  # of the next members file
+        self.shards: list[int] = []  # the shard of each file
+        self.covers: list[int] = []  # examples scanned for each file; 0 if it has no rows
         self.coalesced = 0
-        self.events: list[str] = []  # what was done since somebody asked
+        self.events: list[str] = []  # since the last line of the run log
 
     def notes(self, shard: int, grain: int) -> Notes | None:
-        """Where a scan of groups of this shard writes down who is in them."""
+        """The file where a scan of this shard records the members of each group; None for single examples."""
         return None if grain == EXAMPLE or self.folder is None else self._next_file(shard)
 
     def recent(self, most: int) -> dict[int, tuple[Notes, ...]]:
-        """The last files of each shard, the newest first: as many as it takes to meet each example `most` times."""
+        """The newest members files of each shard, enough to cover each example `most` times."""
         found: dict[int, list[Notes]] = {}
         left = most * np.diff(self.first)
         for number in reversed(range(self.number)):
@@ -68,9 +68,9 @@ class Grouping:
         return {shard: tuple(files) for shard, files in found.items()}
 
     def insert(self, solver: Solver, reports: Sequence[ShardReport], scans: Sequence[Scan]) -> Ints:
-        """Add what a round has found, in the order of shards; returns the slots."""
+        """Insert the offenders of a round in the order of shards; return their cache slots."""
         parts = [report.offenders for report in reports]
-        if np.isfinite(self.budget):  # some may have to be coalesced
+        if np.isfinite(self.budget):  # coalescing needs rows of their own
             parts = [part._replace(rows=packed(part.rows)) for part in parts]
         for part, scan in zip(parts, scans, strict=True):
             if scan.notes is not None and len(part.margin):
@@ -86,23 +86,23 @@ class Grouping:
         return solver.insert(*found.parts, references=found.names)
 
     def name_mixture(self, indptr: Ints, weight: Floats, notes: Notes | None) -> Ints:
-        """References to rows that are mixtures of those in a file."""
+        """References to mixtures of the rows of a file."""
         return self.ledger.mix(indptr, references(notes.number if notes else 0, len(weight)), weight)
 
     def settle(self, solver: Solver) -> None:
-        """Fit what a run begins with, constraints of groups no larger than a shard, into the groups and the budget."""
+        """Fit the constraints of a warm start into the partition and the budget."""
         if len(solver.cache) and (self.grain == ALL or solver.cache.nbytes > self.budget):
             self.grain = self._next_grain(solver.cache, Found([], []))
             self._condense(solver)
 
     def resolve(self, names: Ints, alpha: Floats) -> tuple[Ints, Ints, Ints, Floats]:
-        """The rows of files that Σ α x is made of: shard, file, row and α of each."""
+        """The recorded rows that make up Σ α x: shard, file, row and α of each."""
         found, shares = self.ledger.resolve(names, alpha)
-        file = found >> PLACES
-        return np.array(self.shards, dtype=np.int64)[file], file, found & ((1 << PLACES) - 1), shares
+        file = found >> POSITION_BITS
+        return np.array(self.shards, dtype=np.int64)[file], file, found & ((1 << POSITION_BITS) - 1), shares
 
     def keep_files(self, numbers: Ints) -> None:
-        """Remove all files of members but these, whichever run wrote them."""
+        """Remove all members files except these."""
         assert self.folder is not None
         kept = {Notes(self.folder, int(number)).name for number in np.unique(numbers)}
         for name in self.folder.names():
@@ -110,15 +110,15 @@ class Grouping:
                 self.folder.remove_file(name)
 
     def check_budget(self, cache: ConstraintCache) -> None:
-        """The least that must fit: for the whole data set one row that is cached and one that comes in."""
+        """Refuse a budget below the minimum: one cached and one new row for the whole data set."""
         n, prior = cache.n_weights, cache.prior
-        row = (16 if prior.full else 8) * n + ROW
+        row = (16 if prior.full else 8) * n + CONSTRAINT_BYTES
         bounded = int((prior.floor == 0.0).sum()) if prior.full else 0
         least = (2 + bounded) * row + 1024
         if self.budget < least:
             raise InputError(
                 f"solver.cache_bytes: {self.budget:g} bytes do not hold two constraints of {n} weights, "
-                f"the least that training can do with; {least} bytes are needed"
+                f"the minimum for training; set at least {least}"
             )
 
     def tell(self, event: str) -> None:
@@ -137,15 +137,15 @@ class Grouping:
         return Notes(self.folder, self.number - 1)
 
     def _check_shared(self, notes: Notes) -> None:
-        """The first file tells whether workers write to where the coordinator, and `verify`, will read."""
+        """Check with the first file that the coordinator can read what workers write."""
         if not any(self.covers) and not notes.folder.exists(notes.name):
             raise InputError(
-                f"{notes.folder}: what workers write there is not to be seen from here; "
-                'shared slacks need an output.url that all machines reach, or output.dual = "summary"'
+                f"{notes.folder}: files that workers write there are not visible to the coordinator; "
+                'shared slacks need an output.url that all machines can reach, or output.dual = "summary"'
             )
 
     def _named(self, part: Constraints, scan: Scan) -> Ints:
-        """References to rows as they came: where their members are written down."""
+        """References to new rows: where their members are recorded."""
         if scan.notes is not None:
             return references(scan.notes.number, len(part.margin))
         if scan.grain == EXAMPLE:
@@ -153,7 +153,7 @@ class Grouping:
         return references(0, len(part.margin))
 
     def _note_examples(self, example: Ints, keys: Keys) -> Ints:
-        """The same for constraints of single examples, which the coordinator writes down itself."""
+        """The same for constraints of single examples, which the coordinator records itself."""
         named = references(0, len(example))
         if self.folder is None:
             return named
@@ -166,7 +166,7 @@ class Grouping:
         return named
 
     def _coarser(self, found: Found, grain: int, n_weights: int) -> Found:
-        """Constraints of groups of `grain` examples as those of the groups there are now."""
+        """Convert constraints of groups of `grain` examples to the current partition."""
         if grain < min(self.grain, SHARD):
             made = [coarsen(part, min(self.grain, SHARD), self.first, n_weights) for part in found.parts]
             names = [self._mixed(mixture, own) for mixture, own in zip(made, found.names, strict=True)]
@@ -183,39 +183,36 @@ class Grouping:
         return bool(np.isinf(self.budget)) or solver.cache.nbytes_with(parts) <= self.budget
 
     def _prune(self, solver: Solver, parts: list[Constraints]) -> bool:
-        """Drop all constraints with α = 0; returns whether that made room enough."""
+        """Drop all constraints with α = 0; return whether the new ones fit now."""
         dropped = solver.prune(0)
         if dropped:
-            self.tell(f"dropped {dropped} constraints with α = 0, for want of room")
+            self.tell(f"dropped {dropped} constraints with α = 0: the cache is full")
         return self._fits(solver, parts)
 
     def _make_room(self, solver: Solver, found: Found) -> Found:
-        """Coalesce the constraints of each group, and join neighbouring groups as far as needed."""
+        """Coalesce the constraints of each group, and merge neighbouring groups as far as needed."""
         before, rows = self.grain, len(solver.cache)
         self.grain = self._next_grain(solver.cache, found)
         if rows:
             self._condense(solver)
             self.coalesced += rows - len(solver.cache)
-            self.tell(f"coalesced {rows} constraints into {len(solver.cache)}, one a group, for want of room")
+            self.tell(f"coalesced {rows} constraints into {len(solver.cache)}, one per group: the cache is full")
         if self.grain != before:
-            self.tell(f"slack {name_of(before)} is now {name_of(self.grain)}, for want of room")
+            self.tell(f"slack {name_of(before)} is now {name_of(self.grain)}: the cache is full")
             found = self._coarser(found, before, solver.cache.n_weights)
         return found
 
     def _next_grain(self, cache: ConstraintCache, found: Found) -> int:
-        """The finest partition, from the present one on, that leaves half of the budget free.
-
-        Its groups must be unions of those there are: sizes are multiplied.
-        """
+        """The finest partition that leaves half of the budget free; group sizes double, so groups stay nested."""
         grain = self.grain if self.grain > EXAMPLE else FIRST_BLOCK
-        while grain < ALL and self._least(cache, found, grain) > FILLED * self.budget:
+        while grain < ALL and self._least(cache, found, grain) > FILL_AFTER_COALESCING * self.budget:
             grain = 2 * grain if grain < SHARD else ALL
             if SHARD > grain >= int(np.diff(self.first).max()):
                 grain = SHARD
         return grain
 
     def _least(self, cache: ConstraintCache, found: Found, grain: int) -> int:
-        """Bytes, at most, of one cached and one new constraint for each group of `grain` examples."""
+        """Upper bound on the bytes of one cached and one new constraint per group of `grain` examples."""
         sides = [(part.example, row_lengths(part.rows)) for part in found.parts]
         if cache.rows is not None:
             kept = np.flatnonzero(cache.alpha.view > 0)
@@ -225,8 +222,10 @@ class Grouping:
             own = example < 0
             _, place = np.unique(groups_of(np.maximum(example, 0), grain, self.first), return_inverse=True)
             values = np.minimum(np.bincount(place[~own], lengths[~own]), cache.n_weights)
-            row = np.minimum(12 * values, 8 * cache.n_weights) + ROW + 8 * cache.n_weights * cache.prior.full
-            total += int(row.sum()) + int(own.sum()) * ROW
+            row = (
+                np.minimum(12 * values, 8 * cache.n_weights) + CONSTRAINT_BYTES + 8 * cache.n_weights * cache.prior.full
+            )
+            total += int(row.sum()) + int(own.sum()) * CONSTRAINT_BYTES
         return total
 
     def _condense(self, solver: Solver) -> None:
@@ -241,7 +240,7 @@ class Grouping:
 
 
 def join(parts: Sequence[Constraints], n_weights: int) -> Constraints:
-    """Constraints of groups, those of one part after those of another."""
+    """Concatenate constraints of groups."""
     lengths = [np.diff(part.keys.indptr) for part in parts]
     return Constraints(
         np.concatenate([part.example for part in parts]),

@@ -1,7 +1,7 @@
-"""What must be kept of a run between two rounds, so that it can go on as if nothing had happened? Pure: no files.
+"""Snapshots of a run between two rounds, from which it continues bit by bit. Pure: no files.
 
-Plain arrays and values that JSON can hold, bit by bit. What follows from them or from the config is left out: which
-slots share a slack, and the shards themselves. The ledger's file is apart, since it only ever grows.
+A snapshot holds plain arrays and JSON values. It leaves out what follows from them or from the config: which slots
+share a slack, and the shards. The ledger's file is stored separately, since it only ever grows.
 """
 
 import math
@@ -26,19 +26,19 @@ Arrays = dict[str, NDArray[Any]]
 
 WEIGHTS = ("v", "w", "mean", "average", "random")
 NUMBERS = ("n_averaged", "updates", "lower", "claim", "reached", "trust")
-ROUNDING = 1e-6  # of the largest weight: what steps since v was last rebuilt may have added up to
+ROUNDING = 1e-6  # of the largest weight: rounding accumulated since v was last rebuilt
 
 
 class State(NamedTuple):
     rows: Arrays  # of the cache
     constraints: Arrays  # its other columns
-    weights: Arrays  # v, w and what else has the length of w, and the random state
+    weights: Arrays  # v, w, other arrays of their length, and the random state
     files: Arrays  # of members and of the ledger
     values: dict[str, Any]
 
 
 def pack(trainer: Trainer) -> State:
-    """The state of a run between two rounds; arrays are views, which the next round changes."""
+    """The state of a run between two rounds; arrays are views that the next round changes."""
     solver, grouping = trainer.solver, trainer.grouping
     cache, ledger = solver.cache, grouping.ledger
     values = {
@@ -65,9 +65,9 @@ def pack(trainer: Trainer) -> State:
 
 
 def restore(trainer: Trainer, state: State, ledger: Iterable[bytes], *, more_data: bool = False) -> None:
-    """Bring a run that has not begun to where the state was packed; `ledger` is the content of that file, in pieces.
+    """Restore a new run to a snapshot; `ledger` is the content of the ledger file, in pieces.
 
-    With more data than there was, α stays feasible and `lower` a bound, but what was found of P(w) is void.
+    With appended data, α stays feasible and `lower` stays a bound, but upper bounds are void.
     """
     values = with_infinity(state.values)
     restore_solver(trainer.solver, state, values)
@@ -120,7 +120,7 @@ def unpack_underway(found: Mapping[str, Any] | None) -> PassUnderway | None:
 
 
 def pack_rows(rows: Rows | None) -> Arrays:
-    """Rows by the names of their arrays, which tell the format; nothing where there are no rows yet."""
+    """The arrays of the rows by name; the names tell the format."""
     if isinstance(rows, OuterRows):
         own = {name: getattr(rows, name) for name in ("at", "plus", "minus", "scale")}
         return {**rows.x._asdict(), **own, "width": np.array([rows.width])}
@@ -143,7 +143,7 @@ def features(arrays: Arrays) -> Features:
 
 
 def without_infinity(value: Any) -> Any:
-    """The same with "inf" for infinity, which JSON has not, and lists for tuples."""
+    """Replace infinity by "inf", which JSON can hold, and tuples by lists."""
     if isinstance(value, Mapping):
         return {name: without_infinity(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

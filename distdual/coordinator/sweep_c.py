@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from distdual.cluster.base import Executor
 from distdual.cluster.dask_client import connect
-from distdual.cluster.executor import Executor, open_executor
+from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig, Config, SolverConfig, from_table
 from distdual.coordinator.async_trainer import MODES
 from distdual.coordinator.c_path import follow

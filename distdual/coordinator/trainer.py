@@ -1,6 +1,6 @@
-"""The loop: scan shards, insert offenders, ascend, certify (Ramanan, Algorithm 2, over shards).
+"""The training loop: scan shards, insert offenders, ascend, certify (Ramanan, Algorithm 2, over shards).
 
-Decisions come from `schedule`; this file carries them out.
+`schedule` decides; this module carries out.
 """
 
 import logging
@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from distdual.certificate.bounds import Certificate, ShardLoss, objective, upper_bound
-from distdual.cluster.executor import Executor
+from distdual.cluster.base import Executor
 from distdual.config import SolverConfig
 from distdual.coordinator.auto_slack import Choice, choose
 from distdual.coordinator.run_state import PassUnderway, RunState
 from distdual.coordinator.schedule import (
-    MANY,
-    PATIENCE,
-    SLACK,
+    CACHE_GAP_SHARE,
+    MAX_ASCENT,
+    UNLIMITED_SWEEPS,
     Limits,
     Pass,
     Piece,
@@ -42,25 +42,26 @@ from distdual.scan.scan import Scan, ShardReport
 from distdual.scan.slack_groups import ALL, EXAMPLE, name_of
 from distdual.solver.ascent_plan import Ascent
 from distdual.solver.cache import rows_nbytes
+from distdual.solver.gap import relative_gap
 from distdual.solver.growable import Room
 from distdual.solver.regularizer import Prior
-from distdual.solver.solver import Solver, relative_gap
+from distdual.solver.solver import Solver
 
 log = logging.getLogger(__name__)
 
-ROUND_WORK = 10_000  # what a round costs whatever its size, in ascent updates of one row
+ROUND_WORK = 10_000  # fixed cost of a round, in ascent updates of one row
 NOTHING: Any = np.empty(0, dtype=np.uint64)
 NO_NOTES: Mapping[int, tuple[Notes, ...]] = {}
-ENOUGH = 0.1  # share of what the last scan has lifted that recent offenders must lift to be worth a round
-STEP = 0.1  # of the way from the best w to the cached problem's optimum, where one slack is shared by all
-LONE_PATIENCE = 8  # times longer that constraints may be idle where a pass adds but one
-UNSURE = 0.25  # share of a gap up to which it may be due to what is not cached, to say that it is not
-MOST_RECENT = 10  # such rounds between two passes
+MIN_RECENT_LIFT = 0.1  # share of the last scan's lift that recent offenders must reach to be worth a round
+QUERY_STEP = 0.1  # fraction of the way from the best w to the cached optimum, with one slack for all
+SINGLE_GROUP_IDLE = 8  # factor on idle passes before pruning, where a pass adds a single constraint
+MAX_UNCACHED_SHARE = 0.25  # share of a gap up to which uncached loss is neglected
+MAX_RECENT_ROUNDS = 10  # rounds on recent offenders between two passes
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The best certified weights, the bounds, and how it went."""
+    """The best certified weights, the bounds, and the costs."""
 
     w: Floats
     certificate: Certificate
@@ -70,7 +71,7 @@ class Outcome:
     totals: Totals
     solver: Solver
     grouping: Grouping
-    estimate: float = np.inf  # of P(w), too low by what inexact inference missed; infinity where `upper` is proven
+    estimate: float = np.inf  # of P(w), where inexact inference proves no `upper`; else infinity
 
 
 @dataclass(slots=True)
@@ -106,9 +107,9 @@ class Trainer:
         self.solver.should_stop = lambda: self.interrupted() or self.state.seconds >= self.config.max_seconds
 
     def _check_offender_cache(self) -> None:
-        """It lives in files of members, which only groups of examples have."""
+        """The offender cache lives in members files, which only groups of examples have."""
         if self.config.offender_cache and (self.grouping.grain == EXAMPLE or self.notes is None):
-            found = f"slack {name_of(self.grouping.grain)}" if self.notes else "no files of members"
+            found = f"slack {name_of(self.grouping.grain)}" if self.notes else "no members files"
             raise InputError(
                 'solver.offender_cache needs groups of examples and output.dual = "full", this run has '
                 f'{found}; set solver.slack = "all", for example'
@@ -145,7 +146,9 @@ class Trainer:
         self.solver.change_capacity(config.C)
         if len(self.solver.cache):
             scan = self.problem.oracle_work * self.dataset.n_examples + ROUND_WORK
-            self.state.estimate = self.solver.ascend(Ascent(SLACK * config.gap, MANY, patience=PATIENCE), spent=scan)
+            self.state.estimate = self.solver.ascend(
+                Ascent(CACHE_GAP_SHARE * config.gap, UNLIMITED_SWEEPS, patience=MAX_ASCENT), spent=scan
+            )
             self.solver.bound()
         self.state.best_w = self.solver.candidate()
         self.state.totals.ascent_seconds += time.perf_counter() - begin
@@ -161,11 +164,11 @@ class Trainer:
         self.publish(w)
 
     def suspended(self) -> PassUnderway | None:
-        """What a run that goes on from here has to end first."""
+        """The pass that a resumed run has to finish first."""
         return self.state.underway
 
     def _work(self) -> Stop:
-        """Pass after pass, until there is a reason to stop."""
+        """Pass over the data until there is a reason to stop."""
         if self.state.underway:
             self._carry_out(self.state.underway.plan)
         while isinstance(step := self._next(self.state.totals.passes), Pass):
@@ -204,7 +207,7 @@ class Trainer:
             here.done += 1
             last = here.done == len(plan.rounds)
             ascent = plan.last if last else plan.between
-            done = plan.certify and self._gap() <= self.config.gap  # α may stay as it was at the last bound
+            done = plan.certify and self._gap() <= self.config.gap
             if plan.certify and not done:
                 self.state.lift = self._lift(reports, w) if self.config.offender_cache else np.inf
                 climbed = self.solver.updates / max(1.0, self.problem.oracle_work * self.state.totals.oracle_calls)
@@ -213,7 +216,7 @@ class Trainer:
                 self._improve(reports, scans, ascent)
             if plan.prune:
                 self.state.totals.pruned += self.solver.prune(0)
-            stop = self.solver.should_stop()  # asked once: `lower` must be that of the α the run ends with
+            stop = self.solver.should_stop()  # evaluated once: `lower` must belong to the final α
             if (last or stop) and not done:
                 self._bound()
             if last:
@@ -226,10 +229,10 @@ class Trainer:
             self.between(self)
 
     def _query(self, plan: Pass) -> Floats:
-        """Where to scan next: where α points to, but not far from the best w so far if one slack is all there is.
+        """The weights to scan with: the cached optimum or, with one slack for all, a step from the best w towards it.
 
-        A single row a pass describes P near that w only; the cached problem's optimum jumps from side to side
-        (Franc and Sonnenburg's optimised cutting planes, without their line search).
+        One row per pass describes P only near that w, and the cached optimum jumps from side to side (Franc and
+        Sonnenburg's optimised cutting planes, without their line search).
         """
         w = self.solver.candidate()
         if (
@@ -238,35 +241,37 @@ class Trainer:
             or min(self.state.best_upper, self.state.best_estimate) == np.inf
         ):
             return w
-        return self.state.best_w + STEP * (w - self.state.best_w)
+        return self.state.best_w + QUERY_STEP * (w - self.state.best_w)
 
     def _learn(self, reports: list[ShardReport], losses: list[ShardLoss], w: Floats) -> float:
-        """What part of P(w) is not yet cached, at the most; the rest tells the solver how well it had done."""
+        """Upper bound on the uncached share of P(w); also tells the solver its true objective there."""
         new = self.config.C * sum(report.new_loss for report in reports)
         value = objective(w, losses, C=self.config.C, prior=self.solver.prior)
         if not any(self.solver.cache.holds_any(report.offenders.example) for report in reports):
             self.solver.learn(value - new)
-        elif new < UNSURE * (value - self.solver.lower):  # older constraints of these examples show a part of it, too
+        elif new < MAX_UNCACHED_SHARE * (
+            value - self.solver.lower
+        ):  # older constraints of these examples cover a part of it
             self.solver.learn(value)
         else:
             self.solver.trust = np.inf
         return self._share(new, losses, w)
 
     def _share(self, loss: float, losses: list[ShardLoss], w: Floats) -> float:
-        """What part of P(w) it is."""
+        """The loss as a share of P(w)."""
         value = objective(w, losses, C=self.config.C, prior=self.solver.prior)
         return loss / value if value > 0 else 0.0
 
     def _use_recent(self, plan: Pass) -> None:
-        """Rounds on recent offenders, while they lift the cached problem by at least a share of what the oracle did."""
+        """Run rounds on recent offenders while they lift the cached problem enough compared with the oracle."""
         sizes = np.diff(self.dataset.first)
-        for _ in range(MOST_RECENT):
+        for _ in range(MAX_RECENT_ROUNDS):
             recent = self.grouping.recent(self.config.offender_cache)
             whole = tuple(Piece(s, 0, int(sizes[s])) for s in sorted(recent))
             if not whole or self.solver.should_stop():
                 break
             scans, reports, w = self._scan(whole, self._query(plan), self.grouping.grain, recent)
-            if self._lift(reports, w) < ENOUGH * self.state.lift:
+            if self._lift(reports, w) < MIN_RECENT_LIFT * self.state.lift:
                 break
             self.state.totals.calls_saved += sum(piece.end for piece in whole)
             self._improve(reports, scans, plan.last)
@@ -274,11 +279,11 @@ class Trainer:
             self._record(len(whole), certify=False)
 
     def _lift(self, found: Sequence[ShardReport | ShardLoss], w: Floats) -> float:
-        """By how much the losses found at w, of all shards, are above those of the cached problem there."""
+        """Loss found at w over all shards, minus the cached problem's loss there."""
         return self.config.C * sum(each.loss for each in found) - self.solver.cached_loss(w)
 
     def _bound(self) -> None:
-        """Publish `lower`, from a v that is rebuilt; between passes it stands as it was."""
+        """Update `lower` from a rebuilt v."""
         begin = time.perf_counter()
         self.solver.bound()
         self.state.totals.ascent_seconds += time.perf_counter() - begin
@@ -294,9 +299,9 @@ class Trainer:
     def _scan(
         self, pieces: tuple[Piece, ...], w: Floats, grain: int, recent: Mapping[int, tuple[Notes, ...]] = NO_NOTES
     ) -> tuple[list[Scan], list[ShardReport], Floats]:
-        """Scan these at w; scans and reports come back in the order of shards, whoever was first.
+        """Scan the pieces at w; scans and reports are in the order of shards.
 
-        `recent` are the files of a shard to look at instead of asking the oracle.
+        `recent` maps a shard to members files to search instead of calling the oracle.
         """
         version = self.publish(w)
         scans = [self._scan_of(p, version, grain, recent.get(p.shard, ())) for p in sorted(pieces)]
@@ -309,7 +314,7 @@ class Trainer:
         return scans, reports, w
 
     def publish(self, w: Floats) -> int:
-        """Make weights known to workers; returns their version."""
+        """Send weights to workers; return their version."""
         version = self.state.next_version()
         self.executor.publish(version, w)
         self.state.totals.published_bytes += w.nbytes
@@ -331,7 +336,7 @@ class Trainer:
         self.since.add(report, self.state.version - 1 - report.version)
 
     def _known(self, piece: Piece) -> Any:
-        if self.grouping.grain == ALL:  # what is sent is a part of a row, and needed for the others' sake
+        if self.grouping.grain == ALL:  # each report is one part of a row: all are needed
             return NOTHING
         first = int(self.dataset.first[piece.shard])
         return self.solver.cache.known(first + piece.begin, first + piece.end)
@@ -342,7 +347,7 @@ class Trainer:
         self.state.totals.kept += len(slots)
         if plan.revisits:
             self.solver.reprocess(slots, plan)
-            if plan.revisits * len(slots) < self.solver.cache.n_groups:  # little is new: what is old needs the work
+            if plan.revisits * len(slots) < self.solver.cache.n_groups:  # few new constraints: sweep the old ones
                 self.solver.ascend(Ascent(0.0, max_sweeps=1))
         else:
             gained = self.solver.process(slots)
@@ -352,7 +357,7 @@ class Trainer:
         self.state.totals.ascent_seconds += time.perf_counter() - begin
 
     def _certify(self, losses: list[ShardLoss], w: Floats, version: int) -> None:
-        """An upper bound for these weights; the model to return is the best one seen."""
+        """Certify an upper bound for these weights; the best weights seen become the model."""
         if not all(s.exact for s in losses):
             self.state.offer_estimate(objective(w, losses, C=self.config.C, prior=self.solver.prior), w)
             return
@@ -362,7 +367,7 @@ class Trainer:
         self.state.offer_upper(upper, version, w)
 
     def _certify_last(self) -> None:
-        """One more scan, so that the last w, or w̄ where that is asked for, may be the model; no ascent follows."""
+        """Scan once more at the last w, or at the average if configured, without ascent."""
         whole = tuple(Piece(s, 0, int(n)) for s, n in enumerate(np.diff(self.dataset.first)))
         grain = self.grouping.grain
         scans, reports, w = self._scan(whole, self.solver.candidate(averaged=self.config.average), grain)
@@ -376,12 +381,12 @@ class Trainer:
         return self.state.inexact_gap(self.solver.lower)
 
     def note(self, event: str) -> None:
-        """A line of the run log for what happened between two passes."""
+        """Record an event between two passes in the run log."""
         self.grouping.events.append(event)
         self._record(0, certify=False)
 
     def _faults(self) -> list[str]:
-        """What went wrong on the cluster since somebody asked, and was made good."""
+        """Faults on the cluster since the last line of the run log, all of them recovered."""
         events, self.executor.events = self.executor.events, []
         return events
 
@@ -402,7 +407,7 @@ class Trainer:
             len(self.solver.cache),
             self.solver.cache.nbytes,
             self.solver.n_support,
-            self.state.totals.told(),
+            self.state.totals.as_dict(),
             name_of(self.grouping.grain),
             [*self.grouping.take_events(), *self._faults()],
             since.staleness,
@@ -426,7 +431,7 @@ class Trainer:
 
 
 def choice_of(config: SolverConfig, dataset: Dataset | MemoryDataset, problem: Problem) -> Choice:
-    """Who shares a slack at the beginning of a run."""
+    """The initial slack partition of a run."""
     sizes = np.diff(dataset.first)
     return choose(
         config.slack, sizes, dataset.nbytes, problem.n_weights, problem.oracle_work, float(config.cache_bytes)
@@ -434,8 +439,8 @@ def choice_of(config: SolverConfig, dataset: Dataset | MemoryDataset, problem: P
 
 
 def idle_passes(policy: str, grain: int) -> int | None:
-    """After how many passes with α = 0 a constraint is dropped; None for never."""
+    """Passes with α = 0 after which a constraint is dropped; None for never."""
     if policy == "never":
         return None
-    patience = LONE_PATIENCE if grain == ALL else 1
+    patience = SINGLE_GROUP_IDLE if grain == ALL else 1
     return 0 if policy == "aggressive" else patience * int(policy.partition(":")[2])

@@ -1,7 +1,7 @@
-"""How does a run begin where another model ended? With that model's α, on constraints rebuilt from the data.
+"""Warm start of a run from a model: its α, on constraints rebuilt from the data.
 
-Starting from w alone would solve another problem; a hot start carries α. With another C, α is scaled, which keeps it
-feasible; with another prior, α stays feasible as it is; appended shards bring examples whose α is 0.
+Starting from w alone would solve another problem. With another C, α is scaled, which keeps it feasible; with another
+prior, α stays feasible as it is; examples of appended shards have α = 0.
 """
 
 import logging
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distdual.certificate.rebuild import Support
-from distdual.cluster.executor import Executor
+from distdual.cluster.base import Executor
 from distdual.coordinator.coalesce import runs_of
 from distdual.coordinator.slack_partition import Grouping
 from distdual.data.dataset import Dataset
@@ -41,21 +41,21 @@ from distdual.solver.solver import Solver
 
 log = logging.getLogger(__name__)
 
-FREE_TO_CHANGE = ("class_cost",)  # of a problem's description: what changes no row
+FREE_TO_CHANGE = ("class_cost",)  # keys of a problem's description that change no row
 
 
 class Start(NamedTuple):
-    """Constraints of one shard to begin with, and what those of groups are made of."""
+    """Initial constraints of one shard, and the components of those of groups."""
 
     constraints: Constraints
     alpha: Floats
-    mixture: Members  # for groups: the rows that were written down …
-    indptr: Ints  # … which of them each constraint is a mixture of …
-    weight: Floats  # … and how much of each
+    mixture: Members  # for groups: the recorded rows …
+    indptr: Ints  # … which of them each constraint mixes …
+    weight: Floats  # … and the weight of each
 
 
 class Task(NamedTuple):
-    """What a worker has to rebuild, and for which groups."""
+    """The constraints a worker rebuilds, and the slack groups."""
 
     support: Support
     scale: float
@@ -67,12 +67,12 @@ class Task(NamedTuple):
 def hot_start(
     solver: Solver, grouping: Grouping, model: Model, folder: Location, dataset: Dataset, executor: Executor
 ) -> None:
-    """Give the solver the model's support constraints and α; what cannot be carried over is an error.
+    """Give the solver the support constraints and α of a model.
 
-    The caller has made sure, by `check_same`, that the same rows come out of the same examples.
+    The caller has checked with `check_same` that the same examples give the same rows.
     """
     if isinstance(model.dual, Summary):
-        raise InputError("solver.start: the model holds a summary of its dual; there are no constraints to start from")
+        raise InputError("solver.start: the model holds only a summary of its dual, without constraints to start from")
     carry_over(solver, grouping, model.dual, model.C, dataset, executor, folder)
 
 
@@ -87,7 +87,7 @@ def carry_over(
 ) -> None:
     """Give the solver an α found with `C` on the same examples, or on the first of them.
 
-    `folder` is that of the model, where a dual of groups has its members.
+    `folder` is the model's, which holds the members files of a group dual.
     """
     scale, grain = solver.cache.C / C, min(grouping.grain, SHARD)
     parts = [dual.of_shard(dataset.first, s) for s in range(dataset.n_shards)]
@@ -104,7 +104,7 @@ def carry_over(
 
 
 def check_same(model: Model, dataset: Dataset, problem: Problem) -> None:
-    """The same rows must come out of the same examples."""
+    """Check that the same examples give the same rows."""
     old, new = model.problem.describe(), problem.describe()
     for key in new:
         if key not in FREE_TO_CHANGE and old.get(key) != new[key]:
@@ -118,7 +118,7 @@ def check_same(model: Model, dataset: Dataset, problem: Problem) -> None:
 
 
 def rebuild(source: Source | Dataset, problem: Problem, w: Floats, shard: int, task: Task) -> Start:  # noqa: ARG001
-    """Runs on a worker: what to begin with of one shard."""
+    """Runs on a worker: rebuild the initial constraints of one shard."""
     found = source.open().read(shard).shard
     dual = task.support.dual
     if isinstance(dual, Dual) and task.grain == EXAMPLE:
@@ -140,7 +140,7 @@ def single(constraints: Constraints, alpha: Floats) -> Start:
 
 
 def shares(task: Task, problem: Problem, shard: Shard) -> tuple[Members, Floats]:
-    """Each constraint of a single example that the model's dual has α on, once, and α per unit of its cost."""
+    """Each constraint of a single example in the support, once, with α per unit of its cost."""
     dual = task.support.dual
     if isinstance(dual, Dual):
         local = dual.example - shard.first
@@ -162,7 +162,7 @@ def shares(task: Task, problem: Problem, shard: Shard) -> tuple[Members, Floats]
 
 
 def mixed(problem: Problem, shard: Shard, members: Members, share: Floats, task: Task) -> Start:
-    """One constraint a group, a mixture of those of its members; α is the largest Σ α per unit of cost among them."""
+    """One constraint per group, a mixture over its members; α is their largest Σ α per unit of cost."""
     used = np.bincount(members.example, share, minlength=shard.n_examples)
     share = share * np.minimum(1.0, task.C / np.maximum(used, task.C))[members.example]
     used = np.bincount(members.example, share, minlength=shard.n_examples)[members.example]
@@ -194,11 +194,11 @@ def feasible(alpha: Floats, constraints: Constraints, C: float) -> Floats:
 
 
 def carry_multipliers(solver: Solver, beta: Floats, scale: float) -> None:
-    """β of w_k ≥ 0 under a full prior; without it the start is lower, but as valid."""
+    """Carry over β of w_k ≥ 0 under a full prior; without it the start is lower but still valid."""
     if not beta.any() or not len(solver.cache):
         return
     cache = solver.cache
     own = np.flatnonzero(cache.example.view < 0)
     cache.alpha.view[own] = scale * beta[-1 - cache.example.view[own]]
     if len(own) < np.count_nonzero(beta):
-        log.warning("hot start: this run has no multipliers of w_k >= 0; those of the model are left behind")
+        log.warning("hot start: this run has no multipliers of w_k >= 0; those of the model are dropped")

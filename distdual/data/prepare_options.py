@@ -8,7 +8,6 @@ import numpy as np
 from distdual.errors import InputError
 from distdual.kernels.rows import Bools
 
-KINDS = ("binary", "multiclass", "regression", "chain", "cfg", "latent", "latent_multiclass", "latent_chain")
 SCALES = ("none", "unit-variance", "unit-rows")
 
 
@@ -17,7 +16,7 @@ class Options:
     """How to write a data set, whatever the source."""
 
     kind: str
-    """The problem it is for: "binary", "multiclass", "regression", "chain" or "cfg"."""
+    """The problem it is for: the name of a built-in one, or "package.module:Class"."""
 
     shard_bytes: int | None = None
     """Features of one shard, about; 16 MiB unless told."""
@@ -48,7 +47,6 @@ class Options:
     """Add shards to a data set that is already there, whose features, labels and scale are kept."""
 
     def __post_init__(self) -> None:
-        check_choice("problem", self.kind, KINDS)
         check_choice("scale", self.scale, SCALES)
         if self.shard_bytes is not None and self.shard_bytes < 1:
             raise InputError(f"shard_bytes must be positive, got {self.shard_bytes}")

@@ -5,12 +5,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from distdual.data.data_spec import DataSpec
 from distdual.data.layout import Layout
 from distdual.data.shard import Block
 from distdual.errors import InputError
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Ints, n_rows
-
-SEQUENCES = ("chain", "cfg", "latent", "latent_chain")  # the problems whose examples are runs of rows
 
 
 class Form(NamedTuple):
@@ -53,14 +52,17 @@ def normal_block(block: Block, where: str) -> Block:
     return Block(x, block.y, cost, margin, block.tokens, block.runs)
 
 
-def check_kind(block: Block, kind: str, where: str) -> None:
-    if (block.tokens is not None) != (kind in SEQUENCES):
-        found, needed = ("single rows", "sequences") if kind in SEQUENCES else ("sequences", "single rows")
+def check_examples(block: Block, kind: str, spec: DataSpec, where: str) -> None:
+    """Refuse examples of another form than the problem declares."""
+    if (block.tokens is not None) != spec.ragged:
+        found, needed = ("single rows", "sequences") if spec.ragged else ("sequences", "single rows")
         raise InputError(f"{where}: the source holds {found}, but a {kind} problem needs {needed}")
     if block.tokens is not None and block.margin is not None:
         raise InputError(f"{where}: a margin for each sequence has no meaning in a {kind} problem; leave it out")
-    if kind == "cfg" and not block.runs:
-        raise InputError(f"{where}: a cfg problem needs trees; prepare it from bracketed text")
+    if spec.own_format is not None and not block.runs:
+        raise InputError(
+            f"{where}: a {kind} problem needs {spec.examples}; prepare it from files of format {spec.own_format.name}"
+        )
 
 
 def check_tokens(tokens: Ints, n: int, where: str) -> None:
@@ -107,7 +109,7 @@ def check_block(block: Block, where: str, first: int, layout: Layout) -> None:
     """Refuse features, targets, costs and margins that are not finite, and costs below zero."""
     bad_rows(by_example(~finite_rows(block.x), block), where, first, "a feature is NaN or infinite as float32")
     if not layout.labels and block.y.dtype.kind not in "fiub":
-        raise InputError(f"{where}: regression needs numbers to predict, found {block.y[0]!r}")
+        raise InputError(f"{where}: a {layout.kind} problem needs numbers to predict, found {block.y[0]!r}")
     if block.y.dtype.kind == "f":
         bad_rows(by_example(~np.isfinite(block.y), block), where, first, "the label is NaN or infinite")
     for name in layout.columns:
@@ -135,10 +137,6 @@ def finite_rows(x: Features) -> NDArray[np.bool_]:
     if good.all():
         return np.ones(n_rows(x), dtype=np.bool_)
     return ~np.isin(np.arange(n_rows(x)), np.searchsorted(x.indptr, np.flatnonzero(~good), side="right") - 1)
-
-
-def is_classification(kind: str) -> bool:
-    return kind != "regression"
 
 
 def label_name(label: Any) -> str:

@@ -1,7 +1,14 @@
-"""Training and prediction as scikit-learn estimators.
+"""scikit-learn estimators.
 
-inputs (what may be handed in), base (what all share); linear (what the next three share), classifier (SVC), regressor
-(SVR), latent (LatentSVM); structured (what the next two share), chain (ChainSVM), own (StructuralSVM).
+inputs: arrays, sparse matrices, Dask arrays and data sets as input.
+base: solver parameters, fit and partial_fit, for all estimators.
+linear: coef_, intercept_ and scores, for the next three.
+classifier: SVC.
+regressor: SVR.
+latent: LatentSVM.
+structured_base: prediction and scores by the problem itself, for the next two.
+chain: ChainSVM.
+structural: StructuralSVM.
 """
 
 from distdual.estimators.chain import ChainSVM

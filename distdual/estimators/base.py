@@ -1,4 +1,4 @@
-"""What do all estimators share? The solver's options, a run that may begin where another ended, and its certificate."""
+"""The base class of all estimators: solver parameters, warm-started training and the certificate."""
 
 import copy
 import math
@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from distdual.cluster.executor import open_executor
+from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig, SolverConfig, convert, parse
 from distdual.coordinator.run import check_columns, single_dual, summarise
 from distdual.coordinator.trainer import Outcome, Trainer
@@ -21,7 +21,7 @@ from distdual.data.dataset import Dataset
 from distdual.data.in_memory import MemoryDataset, coded_in_memory
 from distdual.data.shard import Block, join_blocks
 from distdual.errors import InputError
-from distdual.estimators.inputs import Data, Given, codes_of, is_place, names_of, open_place
+from distdual.estimators.inputs import Data, Given, codes_of, is_path, names_of, open_stored
 from distdual.kernels.rows import Floats
 from distdual.model.dual import Dual
 from distdual.model.predict import label_array
@@ -29,19 +29,19 @@ from distdual.problems.base import Problem
 
 
 class Start(NamedTuple):
-    """Where a run ended: what the next one may begin with."""
+    """The result of a run as a warm start for the next one."""
 
     dual: Dual
     C: float
-    problem: dict[str, Any]  # its description
+    problem: dict[str, Any]  # description of the problem
     checksum: NDArray[np.uint32]  # of the shards
 
     def is_for(self, problem: Problem) -> bool:
-        """Whether the same rows come out of the same examples."""
+        """Whether `problem` makes the same rows of the same examples."""
         return self.problem == rows_described(problem)
 
-    def begins(self, data: Data) -> bool:
-        """Whether the data is what the run saw, or begins with it."""
+    def is_prefix_of(self, data: Data) -> bool:
+        """Whether `data` equals or begins with the data of the run."""
         return bool(np.array_equal(self.checksum, data.checksum[: len(self.checksum)]))
 
 
@@ -50,21 +50,21 @@ def rows_described(problem: Problem) -> dict[str, Any]:
 
 
 class DualEstimator(BaseEstimator, ABC):
-    """Parameters that all have:
+    """Base class of all estimators. Common parameters:
 
     C : weight of the summed loss against 1/2 ||w||², as in liblinear
     gap : stop once (upper − lower) / upper is proven to be at most this
-    schedule, prune : as solver.schedule and solver.prune of a config
-    max_passes, max_seconds : stop then, certified or not; a fit that ends uncertified warns
-    random_state : decides the order of shards and of steps; None is 0, so that the same data give the same model
-    warm_start : begin `fit` with the α of the fit before, if the data are the same; another C is no hindrance
-    client : a Dask client whose workers scan, else threads of this process do. Arrays are sent to the workers piece by
-        piece through the scheduler, so data that are large should be a data set, which the workers read themselves.
-        A clone uses the same client; a pickle has none.
-    storage_options : how to reach a data set, as fsspec takes it
+    schedule, prune : see solver.schedule and solver.prune of a config
+    max_passes, max_seconds : stop after these, certified or not; an uncertified fit warns
+    random_state : seed for the order of shards and of steps; None means 0, so that equal data give equal models
+    warm_start : start `fit` from the α of the previous fit if the data are the same; C may differ
+    client : Dask client whose workers scan the data; by default, threads of this process do. Arrays are sent to the
+        workers piece by piece through the scheduler, so large data should be a data set, which the workers read
+        themselves. A clone shares the client; a pickle drops it.
+    storage_options : fsspec options for a data set
 
-    Attributes that all have after `fit`: `certificate_` (lower, upper, gap, what it took), `n_iter_` (passes over the
-    data), `n_features_in_`.
+    Common attributes after `fit`: `certificate_` (lower, upper, gap and costs), `n_iter_` (passes over the data),
+    `n_features_in_`.
     """
 
     def __init__(
@@ -96,41 +96,41 @@ class DualEstimator(BaseEstimator, ABC):
 
     def _solver_config(self) -> SolverConfig:
         names = ("C", "gap", "schedule", "prune", "max_passes", "max_seconds")
-        told = {name: plain(getattr(self, name)) for name in names}
-        told |= {"seed": seed_of(self.random_state), "slack": "example"}
-        return parse(SolverConfig, told, type(self).__name__)
+        options = {name: plain(getattr(self, name)) for name in names}
+        options |= {"seed": seed_of(self.random_state), "slack": "example"}
+        return parse(SolverConfig, options, type(self).__name__)
 
     def _number(self, name: str) -> float:
-        """A parameter that must be a number."""
+        """The value of a parameter that must be a number."""
         return float(convert(float, plain(getattr(self, name)), type(self).__name__, name))
 
-    def _fit_anew(self, X: Any, given: Given) -> Self:
-        """What `fit` does: forget what was seen, but with `warm_start` not the α of the same data."""
-        data = self._stored(X, given) if is_place(X) else self._dataset(self._block(X, given, first=True, keep=False))
+    def _fit(self, X: Any, given: Given) -> Self:
+        """Implementation of `fit`: train from scratch, or with `warm_start` from the α of the same data."""
+        data = self._stored(X, given) if is_path(X) else self._dataset(self._block(X, given, first=True, keep=False))
         problem = self._problem_for(data)
         last: Start | None = getattr(self, "_start", None) if self.warm_start else None
-        hot = last is not None and last.is_for(problem) and last.begins(data)
-        self._train(data, problem, start=last if hot else None, keep=bool(self.warm_start))
+        warm = last is not None and last.is_for(problem) and last.is_prefix_of(data)
+        self._train(data, problem, start=last if warm else None, keep=bool(self.warm_start))
         self._seen: Block | None = None
         self._warn()
         return self
 
-    def _fit_grown(self, X: Any, given: Given) -> Self:
-        """What `partial_fit` does: train on all examples seen, beginning with the α of the earlier ones."""
-        first = self._begin_growth(place=is_place(X))
-        block = None if is_place(X) else self._join(self._block(X, given, first=first, keep=True))
+    def _partial_fit(self, X: Any, given: Given) -> Self:
+        """Implementation of `partial_fit`: train on all examples seen, starting from the α of the earlier ones."""
+        first = self._is_first_call(stored=is_path(X))
+        block = None if is_path(X) else self._join(self._block(X, given, first=first, keep=True))
         data = self._stored(X, given) if block is None else self._dataset(block)
         problem = self._problem_for(data)
         last: Start | None = getattr(self, "_start", None)
-        if block is None and last is not None and not last.begins(data):
-            raise InputError(f"{data.location}: partial_fit takes the data set seen before, grown by more shards")
+        if block is None and last is not None and not last.is_prefix_of(data):
+            raise InputError(f"{data.location}: partial_fit needs the same data set as before, with shards appended")
         self._train(data, problem, start=last if last and last.is_for(problem) else None, keep=True)
         self._seen = block
         self._warn()
         return self
 
     def _train(self, data: Data, problem: Problem, *, start: Start | None, keep: bool) -> None:
-        """Train, and set what a fitted estimator has; `keep` tells that a later run may begin with this one's α."""
+        """Train and set the fitted attributes; `keep` saves α for a later warm start."""
         config = self._solver_config()
         if isinstance(data, Dataset):
             check_columns(data, problem)
@@ -145,11 +145,11 @@ class DualEstimator(BaseEstimator, ABC):
         self._start = start_after(outcome, config.C, problem, data) if keep else None
         self._set_weights(outcome.w, problem)
 
-    # --- what a subclass says
+    # --- implemented by subclasses
 
     @abstractmethod
     def _block(self, X: Any, given: Given, *, first: bool, keep: bool) -> Block:
-        """The arrays that `fit` was given; `first` if nothing came before, `keep` if they must not be views."""
+        """The arrays passed to `fit`; `first` if there are none from before, `keep` to copy instead of viewing them."""
 
     @abstractmethod
     def _problem_for(self, data: Data) -> Problem: ...
@@ -159,8 +159,8 @@ class DualEstimator(BaseEstimator, ABC):
 
     # --- data
 
-    def _stored(self, place: Any, given: Given) -> Dataset:
-        dataset = open_place(place, self.storage_options, given)
+    def _stored(self, path: Any, given: Given) -> Dataset:
+        dataset = open_stored(path, self.storage_options, given)
         self.n_features_in_ = dataset.n_features
         self._learn_classes(label_array(dataset.classes))
         return dataset
@@ -173,59 +173,59 @@ class DualEstimator(BaseEstimator, ABC):
         self.classes_ = found
 
     def _codes(self, labels: NDArray[Any], classes: Any, *, first: bool) -> NDArray[np.int32]:
-        """The place of each label among the classes, which the first examples tell unless `classes` does."""
+        """The index of each label in `classes_`, which `classes` or else the first examples define."""
         if first:
             self._learn_classes(np.unique(labels if classes is None else classes))
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise InputError(f"classes are not those of the first call, {', '.join(names_of(self.classes_))}")
+            raise InputError(f"classes differ from those of the first call, {', '.join(names_of(self.classes_))}")
         return codes_of(labels, self.classes_)
 
-    def _begin_growth(self, *, place: bool) -> bool:
-        """Whether this `partial_fit` is the first; one that cannot go on from what was seen before says so."""
+    def _is_first_call(self, *, stored: bool) -> bool:
+        """Whether this `partial_fit` starts from scratch; warns if an earlier fit cannot be continued."""
         name = type(self).__name__
         if not self._is_fitted():
             return True
-        if self._seen is not None and place:
-            raise InputError(f"this {name} has seen arrays; hand new examples to partial_fit as arrays, too")
-        if self._seen is not None or (place and self._start is not None):
+        if self._seen is not None and stored:
+            raise InputError(f"this {name} was trained on arrays; pass new examples to partial_fit as arrays, too")
+        if self._seen is not None or (stored and self._start is not None):
             return False
         warnings.warn(
-            f"this {name} was trained by fit, or on a data set, and keeps no examples for new ones to join: "
-            "partial_fit begins anew; hand the first examples to partial_fit, too",
+            f"this {name} was trained by fit, or on a data set, and keeps no examples to add to: "
+            "partial_fit starts from scratch; pass the first examples to partial_fit, too",
             UserWarning,
-            stacklevel=4,  # where partial_fit was called
+            stacklevel=4,  # the caller of partial_fit
         )
         self._start = None
         return True
 
     def _join(self, new: Block) -> Block:
-        """The examples seen by `partial_fit`, and new ones after them."""
+        """The examples of earlier `partial_fit` calls followed by the new ones."""
         seen: Block | None = getattr(self, "_seen", None)
         if seen is None:
             return new
         if (seen.cost is None) != (new.cost is None):
             seen, new = with_costs(seen), with_costs(new)
         if type(seen.x) is not type(new.x):
-            raise InputError("partial_fit takes dense examples or sparse ones, not one after the other")
+            raise InputError("partial_fit needs all examples dense or all sparse, got both")
         return join_blocks([seen, new])
 
     def _is_fitted(self) -> bool:
         return hasattr(self, "certificate_")
 
     def _warn(self) -> None:
-        """Comes last: where warnings are errors, the estimator is as fitted as without."""
+        """Warn about an uncertified fit; called last, so that the estimator is fitted even if warnings are errors."""
         found = self.certificate_
         if found["certified"]:
             return
         proven = "inexact inference proves no gap" if found["gap"] is None else f"the proven gap is {found['gap']:.2e}"
         warnings.warn(
-            f"{type(self).__name__}: {proven}, {found['target']:.2e} was asked for ({found['reason']}); "
-            "raise max_passes or max_seconds, ask for a larger gap, or scale the features",
+            f"{type(self).__name__}: {proven}, the target is {found['target']:.2e} ({found['reason']}); "
+            "raise max_passes, max_seconds or gap, or scale the features",
             ConvergenceWarning,
-            stacklevel=4,  # where fit was called
+            stacklevel=4,  # the caller of fit
         )
 
-    # --- what scikit-learn asks
+    # --- scikit-learn's protocol
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -233,11 +233,11 @@ class DualEstimator(BaseEstimator, ABC):
         return tags
 
     def __getstate__(self) -> Any:
-        """A connection stays with its process."""
+        """Drop the client, whose connection cannot be pickled."""
         return {**super().__getstate__(), "client": None}
 
     def __sklearn_clone__(self) -> Self:
-        """A client cannot be copied: the clone gets the same one."""
+        """Share the client with the clone, since it cannot be copied."""
         made: Self = BaseEstimator.__sklearn_clone__(copy.copy(self))
         made.client = self.client
         return made
@@ -252,12 +252,12 @@ def with_costs(block: Block) -> Block:
 
 
 def seed_of(random_state: Any) -> Any:
-    """None is 0; a number is itself; a RandomState draws one."""
+    """0 for None, an integer unchanged, or a number drawn from a RandomState."""
     if random_state is None or isinstance(random_state, int | np.integer):
         return plain(random_state or 0)
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def plain(value: Any) -> Any:
-    """NumPy's numbers as Python's."""
+    """Convert a NumPy scalar to a Python one."""
     return value.item() if isinstance(value, np.generic) else value

@@ -12,7 +12,7 @@ from distdual.data.shard import Block
 from distdual.data.sources.sequences import Ragged, ragged
 from distdual.data.validate import label_name
 from distdual.errors import InputError
-from distdual.estimators.inputs import SINGLE, Data, Given, features_of, is_place, weights_of
+from distdual.estimators.inputs import SINGLE, Data, Given, features_of, is_path, weights_of
 from distdual.estimators.structured_base import StructuredEstimator
 from distdual.kernels.rows import Features, Floats
 from distdual.problems.chain.problem import Chain
@@ -21,17 +21,17 @@ from distdual.problems.chain.problem import Chain
 class ChainSVM(StructuredEstimator):
     """Sequence tagging by a linear chain, with a proven gap.
 
-    X is a list with an array (n_tokens, n_features) for each sequence and y a list with the tags of each; or X and y
-    hold a row and a tag for each token, and `lengths` the number of tokens of each sequence; or X is the place of a
-    data set. `sample_weight` has an entry for each sequence. Parameters beside those of DualEstimator:
+    X is a list with an array (n_tokens, n_features) per sequence and y a list with the tags of each; or X and y have
+    one row and one tag per token, and `lengths` the number of tokens of each sequence; or X is the path or URL of a
+    data set. `sample_weight` has one entry per sequence. Parameters in addition to those of DualEstimator:
 
-    transitions : a weight for each pair of neighbouring tags
-    boundaries : a weight for each tag at the start, and at the end, of a sequence
-    tag_cost : what a token adds to the loss if its right tag is missed, by tag; 1 where not named
+    transitions : learn a weight for each pair of neighbouring tags
+    boundaries : learn a weight for each tag at the start, and at the end, of a sequence
+    tag_cost : loss of a token with a wrong tag, by its true tag; 1 for tags not listed
     rescaling : "margin" or "slack"
 
-    After `fit`: `classes_` (the tags), `coef_` (n_tags, n_features), `transitions_` (n_tags, n_tags; from, to),
-    `start_` and `end_` (n_tags,), and what all have.
+    Attributes after `fit`: `classes_` (the tags), `coef_` (n_tags, n_features), `transitions_` (n_tags, n_tags; from,
+    to), `start_` and `end_` (n_tags,), and those of DualEstimator.
     """
 
     def __init__(
@@ -70,19 +70,19 @@ class ChainSVM(StructuredEstimator):
         self.rescaling = rescaling
 
     def fit(self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None) -> Self:
-        """Train on sequences, or on the data set at the place X."""
-        return self._fit_anew(X, Given(y, sample_weight, lengths=lengths))
+        """Train on sequences, or on the data set at the path or URL X."""
+        return self._fit(X, Given(y, sample_weight, lengths=lengths))
 
     def partial_fit(
         self, X: Any, y: Any = None, classes: Any = None, lengths: Any = None, sample_weight: Any = None
     ) -> Self:
-        """Train on these sequences and all that were handed to `partial_fit` before, as SVC.partial_fit does."""
-        return self._fit_grown(X, Given(y, sample_weight, classes, lengths))
+        """Train on these sequences and those of all earlier calls, see SVC.partial_fit."""
+        return self._partial_fit(X, Given(y, sample_weight, classes, lengths))
 
     def predict(self, X: Any, lengths: Any = None) -> Any:
-        """The tags: a list with an array for each sequence where X is a list or a place, else a flat array."""
+        """The tags: a flat array with `lengths`, else a list with an array per sequence."""
         check_is_fitted(self)
-        data = self._open(X, Given(lengths=lengths)) if is_place(X) else self._untagged(X, lengths)
+        data = self._open(X, Given(lengths=lengths)) if is_path(X) else self._untagged(X, lengths)
         parts = self._predict_shards(data)
         tags = self.classes_[np.concatenate([part.predicted for part in parts])]
         if lengths is not None:
@@ -91,9 +91,9 @@ class ChainSVM(StructuredEstimator):
         return np.split(tags, ends[:-1])
 
     def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
-        """The share of tokens whose tag is right."""
+        """The accuracy over tokens."""
         check_is_fitted(self)
-        if is_place(X):
+        if is_path(X):
             return self._mean(self._open(X, Given(y, lengths=lengths)), "accuracy")
         right, found = sequences(X, y, lengths).y, self.predict(X, lengths)
         return float(np.mean(right == (found if lengths is not None else np.concatenate(found))))
@@ -105,8 +105,8 @@ class ChainSVM(StructuredEstimator):
         return Block(x, self._codes(made.y, given.classes, first=first), weights, None, made.tokens)
 
     def _untagged(self, X: Any, lengths: Any) -> MemoryDataset:
-        """Sequences to predict, with the first tag for all tokens."""
-        made = sequences(X, untold(X, lengths), lengths)
+        """Sequences to predict, with the first tag as a placeholder."""
+        made = sequences(X, first_tags(X, lengths), lengths)
         return self._dataset(Block(self._features(made.x, reset=False), made.y, None, None, made.tokens))
 
     def _features(self, x: Any, *, reset: bool, copy: bool = False) -> Features:
@@ -132,18 +132,18 @@ class ChainSVM(StructuredEstimator):
 
 
 def sequences(X: Any, y: Any, lengths: Any) -> Ragged:
-    """Tokens one below the other, if X and y are what `lengths` makes of them."""
+    """Tokens stacked in rows, after checks of X, y and `lengths`."""
     if y is None:
         raise InputError("ChainSVM requires y to be passed, but the target y is None")
     if lengths is None and not isinstance(X, Sequence):
-        raise InputError("X is no list: give lengths, the number of tokens of each sequence, or a list of arrays")
+        raise InputError("X is not a list: pass lengths, the number of tokens of each sequence, or a list of arrays")
     if lengths is None and any(len(np.shape(part)) != 2 for part in X):
-        raise InputError("X is a list: an array (n_tokens, n_features) is expected for each sequence")
+        raise InputError("X is a list: expected an array (n_tokens, n_features) per sequence")
     return ragged(X, y, lengths)
 
 
-def untold(X: Any, lengths: Any) -> Any:
-    """The first tag for each token, in the form that X has."""
+def first_tags(X: Any, lengths: Any) -> Any:
+    """The first tag for each token, in the form of X."""
     if lengths is not None:
         return np.zeros(np.shape(X)[0], dtype=np.int32)
     return [np.zeros(np.shape(part)[0], dtype=np.int32) for part in X]

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from distdual.cluster.executor import open_executor
+from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig
 from distdual.data.shard import Block
 from distdual.data.sources.arrays import is_dask
 from distdual.data.validate import label_name
 from distdual.errors import InputError
-from distdual.estimators.inputs import Data, Given, is_place, single_rows, weights_of
+from distdual.estimators.inputs import Data, Given, is_path, single_rows, weights_of
 from distdual.estimators.linear import LinearEstimator
 from distdual.kernels.rows import Floats
 from distdual.problems.base import Problem
@@ -30,14 +30,14 @@ class SVC(ClassifierMixin, LinearEstimator):
     P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, 1 − y_i ⟨w, x_i⟩)                 two classes, y_i = ±1
     P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, max_j 1 − ⟨w_{y_i} − w_j, x_i⟩)   more
 
-    X is an array, a SciPy sparse matrix or a Dask array with a row an example, or the place of a data set, which has
-    its labels and costs itself. Features are rounded to single precision. Parameters beside those of LinearEstimator
-    and DualEstimator:
+    X is an array, a SciPy sparse matrix or a Dask array with one row per example, or the path or URL of a data set,
+    which contains its own labels and costs. Features are rounded to single precision. Parameters in addition to those
+    of LinearEstimator and DualEstimator:
 
-    class_weight : what a unit of slack costs in a class, by label; "balanced" makes all classes weigh the same
+    class_weight : cost of a unit of slack by class label; "balanced" gives all classes the same total weight
 
-    After `fit`: `classes_`; `coef_` (1, n_features) or (n_classes, n_features), `intercept_` and what all
-    have.
+    Attributes after `fit`: `classes_`, `coef_` (1, n_features) or (n_classes, n_features), `intercept_` and those of
+    DualEstimator.
     """
 
     def __init__(
@@ -74,16 +74,16 @@ class SVC(ClassifierMixin, LinearEstimator):
         self.class_weight = class_weight
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Train on arrays X and y, or on the data set at the place X."""
-        return self._fit_anew(X, Given(y, sample_weight))
+        """Train on arrays X and y, or on the data set at the path or URL X."""
+        return self._fit(X, Given(y, sample_weight))
 
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Train on these examples and all that were handed to `partial_fit` before, beginning with the α of those.
+        """Train on these examples and those of all earlier calls, starting from the α of the earlier ones.
 
-        The examples are kept, in the estimator and in its pickle, and the certificate is about all of them. `classes`
-        names labels that only later examples have. A place must be that of the same data set, grown by more shards.
+        The estimator and its pickle keep all examples, and the certificate covers them all. `classes` declares labels
+        that only later examples have. A data set must be the same as before, with shards appended.
         """
-        return self._fit_grown(X, Given(y, sample_weight, classes))
+        return self._partial_fit(X, Given(y, sample_weight, classes))
 
     def decision_function(self, X: Any) -> Floats:
         """(n,) scores, above 0 for the second class; for more than two classes (n, n_classes)."""
@@ -93,8 +93,8 @@ class SVC(ClassifierMixin, LinearEstimator):
         return self._labels(self._decide(X))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """The share of labels that are right; of a data set, X is its place."""
-        if not is_place(X):
+        """The accuracy; X may be the path or URL of a data set."""
+        if not is_path(X):
             return float(super().score(X, np.asarray(y) if is_dask(y) else y, sample_weight))
         found = self._decide_stored(X, Given(y, sample_weight))
         return float(np.mean([label_name(label) for label in self._labels(found.scores).tolist()] == found.y))
@@ -121,7 +121,7 @@ class SVC(ClassifierMixin, LinearEstimator):
 def class_costs(
     class_weight: Mapping[Any, float] | str | None, data: Data, problem: Problem, client: Any
 ) -> dict[str, float]:
-    """What a unit of slack costs in each class that is named."""
+    """The cost of a unit of slack by class label."""
     if class_weight is None:
         return {}
     if not isinstance(class_weight, str):
@@ -133,7 +133,7 @@ def class_costs(
 
 
 def balanced(class_weight: str, counts: Floats) -> list[float]:
-    """Weights that make the examples of each class weigh as much as those of any other, n in all."""
+    """Class weights that give every class the same total weight and sum to n over all examples."""
     if class_weight != "balanced":
         raise InputError(f'class_weight must be a table, "balanced" or None, got {class_weight!r}')
     costs = counts.sum() / (len(counts) * np.where(counts > 0, counts, np.inf))
@@ -141,7 +141,7 @@ def balanced(class_weight: str, counts: Floats) -> list[float]:
 
 
 def count_labels(source: Any, problem: Any, w: Floats, shard: int) -> Floats:  # noqa: ARG001
-    """Runs on a worker: the summed weight of the examples of each class."""
+    """The summed weight of the examples of each class in one shard; runs on a worker."""
     found = source.open().read(shard).shard
-    labels = found.y if found.tokens is None else found.y[found.tokens[:-1]]  # of bags, whose candidates all have it
+    labels = found.y if found.tokens is None else found.y[found.tokens[:-1]]  # one label per bag
     return np.bincount(labels, found.cost, minlength=len(problem.classes)).astype(np.float64)

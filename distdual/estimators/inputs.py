@@ -1,6 +1,6 @@
-"""What may be handed to an estimator? Arrays, SciPy sparse matrices, Dask arrays, or the place of a data set.
+"""Estimator inputs: arrays, SciPy sparse matrices, Dask arrays, or the path or URL of a data set.
 
-Arrays become one Block: features in single precision, labels as numbers of classes, sample weights as costs.
+Arrays become one Block: features in single precision, labels as class indices, sample weights as costs.
 """
 
 import os
@@ -28,7 +28,7 @@ SINGLE: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float32, "order": 
 
 
 class Given(NamedTuple):
-    """What `fit` or `score` was given beside X."""
+    """The arguments of `fit` or `score` besides X."""
 
     y: Any = None
     sample_weight: Any = None
@@ -36,22 +36,22 @@ class Given(NamedTuple):
     lengths: Any = None
 
 
-def is_place(X: Any) -> bool:
+def is_path(X: Any) -> bool:
     return isinstance(X, str | os.PathLike | Location)
 
 
-def open_place(place: Any, storage_options: Mapping[str, Any] | None, given: Given) -> Dataset:
-    """The data set at a place. What it holds itself, its labels and costs, must not be given as well."""
+def open_stored(path: Any, storage_options: Mapping[str, Any] | None, given: Given) -> Dataset:
+    """Open the data set at `path`; refuse labels and weights in `given`, since it contains its own."""
     for name, value in given._asdict().items():
         if value is not None:
-            raise InputError(f"{place}: the data set has labels and costs of its own; leave {name} out")
-    return open_dataset(as_location(place, storage_options))
+            raise InputError(f"{path}: the data set contains its own labels and costs; leave {name} out")
+    return open_dataset(as_location(path, storage_options))
 
 
 def single_rows(estimator: Any, X: Any, y: Any, *, reset: bool, keep: bool, **checks: Any) -> tuple[Features, Any]:
-    """Features as kernels read them, and y as it was given; copies if they are to be kept.
+    """Features as kernels read them, and y unchanged; `keep` copies the features.
 
-    As with all estimators of scikit-learn, `reset` says whether the number of features is learnt or checked.
+    As in scikit-learn, `reset` sets the number of features instead of checking it.
     """
     if is_dask(X):
         if y is None:
@@ -60,21 +60,21 @@ def single_rows(estimator: Any, X: Any, y: Any, *, reset: bool, keep: bool, **ch
         labels = np.asarray(y)
         blocks = list(blocks_from_arrays(X, labels))
         if not blocks:
-            raise InputError("the Dask array holds no rows")
+            raise InputError("the Dask array has no rows")
         return join_blocks(blocks).x, labels
-    with np.errstate(over="ignore"):  # what is too large for single precision is infinite then, and refused
+    with np.errstate(over="ignore"):  # values too large for single precision become infinite and are refused
         X, y = validate_data(estimator, X, y, reset=reset, copy=keep, **SINGLE, **checks)
     return features_of(X), y
 
 
 def features_of(X: Any) -> Features:
-    """What `check_array` let through, without a copy where that can be."""
+    """Features from a validated array, without a copy if possible."""
     rows = as_they_are(X)
     return join_blocks(list(blocks_from_arrays(X, np.zeros(X.shape[0])))).x if rows is None else rows
 
 
 def check_width(estimator: Any, X: Any, *, reset: bool) -> None:
-    """What `validate_data` does, for arrays that must not be read for it."""
+    """Check the shape as `validate_data` does, without reading the array."""
     if X.ndim != 2:
         raise InputError(f"{type(estimator).__name__} expects X with 2 dimensions, found {X.ndim}")
     if reset:
@@ -95,22 +95,22 @@ def weights_of(sample_weight: Any, n_examples: int) -> Floats | None:
 
 
 def codes_of(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:
-    """The place of each label in `classes`, which is sorted."""
+    """The index of each label in `classes`, which is sorted."""
     at = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
     wrong = classes[at] != y
     if np.any(wrong):
-        stranger = names_of(y[wrong][:1])[0]
-        raise InputError(f"y holds the label {stranger}, known are {', '.join(names_of(classes))}")
+        unknown = names_of(y[wrong][:1])[0]
+        raise InputError(f"y contains the unknown label {unknown}, expected one of {', '.join(names_of(classes))}")
     return at.astype(np.int32)
 
 
 def names_of(classes: NDArray[Any]) -> tuple[str, ...]:
-    """Labels as a data set spells them."""
+    """Labels as strings, as in a data set."""
     return tuple(label_name(label) for label in classes.tolist())
 
 
 def matrix_of(x: Features, n_features: int) -> Any:
-    """Features of a shard as NumPy or SciPy take them."""
+    """Features of a shard as a NumPy or SciPy array."""
     if isinstance(x, DenseRows):
         return x.values
     return sp.csr_array((x.values, x.indices, x.indptr), shape=(len(x.indptr) - 1, n_features))

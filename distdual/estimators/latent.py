@@ -1,4 +1,4 @@
-"""LatentSVM: classification of bags, of which one candidate counts, with a proven gap of its last convex problem."""
+"""LatentSVM: classification of bags by their best candidate, with a proven gap of its last convex problem."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from distdual.cluster.executor import open_executor
+from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig
 from distdual.coordinator.latent_loop import train_latent
 from distdual.coordinator.run import check_columns, summarise
@@ -23,7 +23,7 @@ from distdual.data.validate import label_name
 from distdual.errors import InputError
 from distdual.estimators.base import Start, plain
 from distdual.estimators.classifier import class_costs
-from distdual.estimators.inputs import SINGLE, Data, Given, features_of, is_place, matrix_of, open_place, weights_of
+from distdual.estimators.inputs import SINGLE, Data, Given, features_of, is_path, matrix_of, open_stored, weights_of
 from distdual.estimators.linear import Decided, LinearEstimator, linear_scores, split_weights
 from distdual.kernels.rows import Floats, Ints
 from distdual.model.predict import check_width
@@ -32,25 +32,26 @@ from distdual.problems.latent.base import Start as Weights
 
 
 class LatentSVM(ClassifierMixin, LinearEstimator):
-    """A linear classifier of bags: a bag is of the second class if one of its candidates is (multiple instances).
+    """A linear classifier of bags: a bag is positive if one of its candidates is (multiple-instance learning).
 
     P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, 1 − y_i max_c ⟨w, x_ic⟩),     y_i = ±1
 
-    That is not convex. By turns the best candidate of each positive bag is imputed and the convex problem that is left
-    is solved; `certificate_` has the bounds of the last one, and the objective of each turn under "latent".
+    P(w) is not convex. Training alternates between imputing the best candidate of each positive bag and solving the
+    convex problem that remains. `certificate_` has the bounds of the last one and, under "latent", the objectives.
 
-    X is a list with an array (n_candidates, n_features) for each bag; or X has a row for each candidate and `lengths`
-    the number of candidates of each bag; or X is the place of a data set. y and `sample_weight` have an entry for each
-    bag. Parameters beside those of LinearEstimator and DualEstimator:
+    X is a list with an array (n_candidates, n_features) per bag; or X has one row per candidate and `lengths` the
+    number of candidates of each bag; or X is the path or URL of a data set. y and `sample_weight` have one entry per
+    bag. Parameters in addition to those of LinearEstimator and DualEstimator:
 
-    class_weight : as of SVC
-    rounds : convex problems to solve, at the most
-    restarts : how often to begin with other candidates; the lowest objective is kept
-    init : "guess", candidates far along the way from the mean of negative ones to that of positive ones, or "random"
-    warm_start : begin with the weights of the fit before; P(w) then ends no higher than theirs on the new data
+    class_weight : see SVC
+    rounds : largest number of convex problems to solve
+    restarts : number of runs from different initial candidates; the lowest objective is kept
+    init : "guess", candidates far along the direction from the negative to the positive mean, or "random"
+    warm_start : start from the weights of the previous fit; P(w) then ends no higher than theirs on the new data
 
-    After `fit`: `classes_` (the negative and the positive label), `coef_` (1, n_features), `intercept_`, `witness_`
-    (n,) (which candidate of each bag was imputed; 0 of negative ones) and what all have. There is no `partial_fit`.
+    Attributes after `fit`: `classes_` (the negative and the positive label), `coef_` (1, n_features), `intercept_`,
+    `witness_` (n,) (index of the imputed candidate; 0 for negative bags) and those of DualEstimator. There is no
+    `partial_fit`.
     """
 
     def __init__(
@@ -93,13 +94,13 @@ class LatentSVM(ClassifierMixin, LinearEstimator):
         self.init = init
 
     def fit(self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None) -> Self:
-        """Train on bags, or on the data set at the place X."""
-        return self._fit_anew(X, Given(y, sample_weight, lengths=lengths))
+        """Train on bags, or on the data set at the path or URL X."""
+        return self._fit(X, Given(y, sample_weight, lengths=lengths))
 
     def decision_function(self, X: Any, lengths: Any = None) -> Floats:
         """(n,) the score of each bag's best candidate, above 0 for the second class."""
         check_is_fitted(self)
-        if is_place(X):
+        if is_path(X):
             return self._decide_stored(X, Given(lengths=lengths)).scores
         made = bags(X, None, lengths)
         x = validate_data(self, made.x, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
@@ -110,8 +111,8 @@ class LatentSVM(ClassifierMixin, LinearEstimator):
         return self._labels(self.decision_function(X, lengths))
 
     def score(self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None) -> float:
-        """The share of bags whose label is right; of a data set, X is its place."""
-        if not is_place(X):
+        """The accuracy over bags; X may be the path or URL of a data set."""
+        if not is_path(X):
             right = self.predict(X, lengths) == np.asarray(y)
             return float(np.average(right, weights=weights_of(sample_weight, len(right))))
         check_is_fitted(self)
@@ -122,8 +123,8 @@ class LatentSVM(ClassifierMixin, LinearEstimator):
         labels: NDArray[Any] = self.classes_[(scores > 0).astype(np.int64)]
         return labels
 
-    def _decide_stored(self, place: Any, given: Given) -> Decided:
-        dataset = open_place(place, self.storage_options, given)
+    def _decide_stored(self, path: Any, given: Given) -> Decided:
+        dataset = open_stored(path, self.storage_options, given)
         check_width(self.n_features_in_, dataset)
         with open_executor(ClusterConfig(), dataset, self._problem, self.client) as executor:
             executor.publish(0, self._w)
@@ -159,7 +160,7 @@ class LatentSVM(ClassifierMixin, LinearEstimator):
         return value
 
     def _train(self, data: Data, problem: Any, *, start: Start | None, keep: bool) -> None:  # noqa: ARG002
-        """By turns; a warm start is one from weights, as α belongs to candidates that may not be imputed again."""
+        """Train by alternation; a warm start uses w, since α belongs to candidates that may not be imputed again."""
         config = self._solver_config()
         if isinstance(data, Dataset):
             check_columns(data, problem)
@@ -175,11 +176,11 @@ class LatentSVM(ClassifierMixin, LinearEstimator):
 
 
 def bags(X: Any, y: Any, lengths: Any) -> Ragged:
-    """Candidates one below the other, each with the label of its bag, 0 where there are no labels."""
+    """Candidates stacked in rows, each with the label of its bag, or 0 without labels."""
     if lengths is None:
         if not isinstance(X, Sequence) or any(len(np.shape(part)) != 2 for part in X):
             raise InputError(
-                "X must be a list with an array (n_candidates, n_features) for each bag; "
+                "X must be a list with an array (n_candidates, n_features) per bag; "
                 "or give lengths, the number of candidates of each bag"
             )
         sizes = np.array([np.shape(part)[0] for part in X], dtype=np.int64)
@@ -191,7 +192,7 @@ def bags(X: Any, y: Any, lengths: Any) -> Ragged:
     if lengths is None:
         return ragged(X, [np.full(size, label) for size, label in zip(sizes, labels, strict=True)])
     if sizes.dtype.kind not in "iu" or (sizes < 1).any():
-        raise InputError("lengths must be whole numbers of at least 1: a bag has a candidate")
+        raise InputError("lengths must be whole numbers of at least 1: no bag is empty")
     if np.shape(X)[0] != sizes.sum():
         raise InputError(f"lengths add up to {sizes.sum()} candidates, but X has {np.shape(X)[0]} rows")
     return ragged(X, np.repeat(labels, sizes), sizes)
@@ -203,7 +204,7 @@ def best_of(scores: Floats, tokens: Ints) -> Floats:
 
 
 def decide_bags(source: Any, problem: Any, w: Floats, shard: int) -> Decided:
-    """Runs on a worker."""
+    """Scores and labels of the bags of one shard; runs on a worker."""
     found = source.open().read(shard).shard
     scores = linear_scores(matrix_of(found.x, problem.n_features), *split_weights(w, problem))
     return Decided(best_of(scores, found.tokens), labels_of(found))

@@ -1,4 +1,4 @@
-"""What do SVC, SVR and LatentSVM share? A bias, weights as coef_ and intercept_, and scores ⟨w, x⟩ + intercept."""
+"""The base class of SVC, SVR and LatentSVM: coef_, intercept_ and scores ⟨w, x⟩ + intercept."""
 
 import math
 from typing import Any, NamedTuple
@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from distdual.cluster.executor import open_executor
+from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig
 from distdual.data.sources.arrays import is_dask
 from distdual.errors import InputError
 from distdual.estimators.base import DualEstimator
-from distdual.estimators.inputs import Given, check_width, is_place, matrix_of, open_place
+from distdual.estimators.inputs import Given, check_width, is_path, matrix_of, open_stored
 from distdual.kernels.rows import Floats
 from distdual.model.predict import check_width as check_stored_width
 from distdual.problems.multiclass import Multiclass
@@ -21,14 +21,14 @@ from distdual.problems.regression import Regression
 
 class Decided(NamedTuple):
     scores: Floats  # (n,) or (n, K)
-    y: NDArray[Any]  # the labels as the data set spells them, or the targets
+    y: NDArray[Any]  # labels as strings, or targets
 
 
 class LinearEstimator(DualEstimator):
-    """Parameters beside those of DualEstimator:
+    """Base class of the linear estimators. Parameters in addition to those of DualEstimator:
 
-    fit_intercept : learn a bias, as the weight of a constant feature; it is regularised like all others
-    intercept_scaling : the value of that feature; the larger it is, the less the bias is regularised
+    fit_intercept : learn a bias as the weight of a constant feature, regularised like all others
+    intercept_scaling : value of that feature; the larger, the less the bias is regularised
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class LinearEstimator(DualEstimator):
 
     def _decide(self, X: Any) -> Floats:
         check_is_fitted(self)
-        if is_place(X):
+        if is_path(X):
             return self._decide_stored(X, Given()).scores
         if is_dask(X):
             check_width(self, X, reset=False)
@@ -83,9 +83,9 @@ class LinearEstimator(DualEstimator):
         doubles = [np.float64, np.float32]
         return self._scores(validate_data(self, X, reset=False, accept_sparse="csr", dtype=doubles))
 
-    def _decide_stored(self, place: Any, given: Given) -> Decided:
-        """Shard after shard, on the client's workers if there is one."""
-        dataset = open_place(place, self.storage_options, given)
+    def _decide_stored(self, path: Any, given: Given) -> Decided:
+        """Scores of a data set by shard, on the client's workers if there is one."""
+        dataset = open_stored(path, self.storage_options, given)
         check_stored_width(self.n_features_in_, dataset)
         with open_executor(ClusterConfig(), dataset, self._problem, self.client) as executor:
             executor.publish(0, self._w)
@@ -114,6 +114,6 @@ def linear_scores(X: Any, coef: Floats, intercept: Floats) -> Floats:
 
 
 def decide_shard(source: Any, problem: Any, w: Floats, shard: int) -> Decided:
-    """Runs on a worker."""
+    """Scores and labels of one shard; runs on a worker."""
     found = source.open().read(shard).shard
     return Decided(linear_scores(matrix_of(found.x, problem.n_features), *split_weights(w, problem)), found.y)

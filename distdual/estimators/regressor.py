@@ -9,7 +9,7 @@ from sklearn.metrics import r2_score
 
 from distdual.data.shard import Block
 from distdual.data.sources.arrays import is_dask
-from distdual.estimators.inputs import Data, Given, is_place, single_rows, weights_of
+from distdual.estimators.inputs import Data, Given, is_path, single_rows, weights_of
 from distdual.estimators.linear import LinearEstimator
 from distdual.kernels.rows import Floats
 from distdual.problems.regression import Regression
@@ -20,11 +20,11 @@ class SVR(RegressorMixin, LinearEstimator):
 
     P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, |y_i − ⟨w, x_i⟩| − ε)
 
-    X is as for SVC. Parameters beside those of LinearEstimator and DualEstimator:
+    X is as for SVC. Parameters in addition to those of LinearEstimator and DualEstimator:
 
-    epsilon : errors up to this cost nothing
+    epsilon : errors up to this have no loss
 
-    After `fit`: `coef_` (n_features,), `intercept_` (1,), `certificate_`, `n_iter_`.
+    Attributes after `fit`: `coef_` (n_features,), `intercept_` (1,) and those of DualEstimator.
     """
 
     def __init__(
@@ -61,19 +61,19 @@ class SVR(RegressorMixin, LinearEstimator):
         self.epsilon = epsilon
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Train on arrays X and y, or on the data set at the place X."""
-        return self._fit_anew(X, Given(y, sample_weight))
+        """Train on arrays X and y, or on the data set at the path or URL X."""
+        return self._fit(X, Given(y, sample_weight))
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Train on these examples and all that were handed to `partial_fit` before, as SVC.partial_fit does."""
-        return self._fit_grown(X, Given(y, sample_weight))
+        """Train on these examples and those of all earlier calls, see SVC.partial_fit."""
+        return self._partial_fit(X, Given(y, sample_weight))
 
     def predict(self, X: Any) -> Floats:
         return self._decide(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """R², the share of the variance that is explained; of a data set, X is its place."""
-        if not is_place(X):
+        """R², the share of variance explained; X may be the path or URL of a data set."""
+        if not is_path(X):
             return float(super().score(X, np.asarray(y) if is_dask(y) else y, sample_weight))
         found = self._decide_stored(X, Given(y, sample_weight))
         return float(r2_score(found.y, found.scores))
@@ -83,7 +83,7 @@ class SVR(RegressorMixin, LinearEstimator):
         return Block(x, np.array(targets, dtype=np.float64), weights_of(given.sample_weight, len(targets)))
 
     def _learn_classes(self, found: Any) -> None:
-        """Targets have none."""
+        """Targets have no classes."""
 
     def _problem_for(self, data: Data) -> Regression:
         bias, epsilon = self._bias, self._number("epsilon")

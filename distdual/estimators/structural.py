@@ -1,4 +1,4 @@
-"""StructuralSVM: a problem of the user's own, with a proven gap."""
+"""StructuralSVM: a user-defined problem, with a proven gap."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from distdual.data.in_memory import MemoryDataset
 from distdual.data.shard import Block
 from distdual.errors import InputError
-from distdual.estimators.inputs import SINGLE, Data, Given, features_of, is_place, single_rows, weights_of
+from distdual.estimators.inputs import SINGLE, Data, Given, features_of, is_path, single_rows, weights_of
 from distdual.estimators.structured_base import StructuredEstimator
 from distdual.kernels.rows import Floats, n_rows
 from distdual.model.predict import label_array
@@ -21,15 +21,16 @@ from distdual.problems.user.problem import UserProblem
 
 
 class StructuralSVM(StructuredEstimator):
-    """A problem of the user's own, with a proven gap where its argmax is exact.
+    """A user-defined problem, with a proven gap if its argmax is exact.
 
-    X and y are as for SVC: y are labels, or with `regression` numbers. Parameters beside those of DualEstimator:
+    X is as for SVC; y has labels, or numbers with `regression`. Parameters in addition to those of DualEstimator:
 
     problem : a subclass of distdual.UserProblem, its name as "package.module:Class", or an instance
-    options : values for the fields that the class adds; none beside an instance, which has them
-    regression : y are numbers to regress on, not labels
+    options : values for the fields of the class; not allowed with an instance, which has its own
+    regression : y has numbers to regress on, not labels
 
-    After `fit`: `problem_` (the instance), `coef_` (n_weights,), `classes_` unless `regression`, and what all have.
+    Attributes after `fit`: `problem_` (the instance), `coef_` (n_weights,), `classes_` unless `regression`, and those
+    of DualEstimator.
     """
 
     def __init__(
@@ -66,27 +67,27 @@ class StructuralSVM(StructuredEstimator):
         self.regression = regression
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Train on arrays X and y, or on the data set at the place X."""
-        return self._fit_anew(X, Given(y, sample_weight))
+        """Train on arrays X and y, or on the data set at the path or URL X."""
+        return self._fit(X, Given(y, sample_weight))
 
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Train on these examples and all that were handed to `partial_fit` before, as SVC.partial_fit does."""
-        return self._fit_grown(X, Given(y, sample_weight, classes))
+        """Train on these examples and those of all earlier calls, see SVC.partial_fit."""
+        return self._partial_fit(X, Given(y, sample_weight, classes))
 
     def predict(self, X: Any) -> Any:
-        """Labels where outputs are numbers of classes, else a list of outputs."""
+        """Labels if outputs are class indices, else a list of outputs."""
         check_is_fitted(self)
-        data = self._open(X, Given()) if is_place(X) else self._unlabelled(X)
+        data = self._open(X, Given()) if is_path(X) else self._unlabelled(X)
         parts = [part.predicted for part in self._predict_shards(data)]
         if not self.regression and all(part.dtype.kind == "i" for part in parts):
             return self.classes_[np.concatenate(parts)]
         return [self.problem_.decode(key_from(name)) for part in parts for name in part.tolist()]
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The mean loss, turned below 0 so that more is better."""
+        """The negative mean loss, so that higher is better."""
         check_is_fitted(self)
         data = (
-            self._open(X, Given(y)) if is_place(X) else self._dataset(self._block(X, Given(y), first=False, keep=False))
+            self._open(X, Given(y)) if is_path(X) else self._dataset(self._block(X, Given(y), first=False, keep=False))
         )
         return -self._mean(data, "loss")
 
@@ -100,9 +101,9 @@ class StructuralSVM(StructuredEstimator):
         return Block(x, coded, weights_of(given.sample_weight, len(labels)))
 
     def _learn_classes(self, found: NDArray[Any]) -> None:
-        """Those of an instance, which may know of more than the data have, else those found; targets have none."""
+        """Set `classes_` to those of a problem instance, which may have more, or else to those found in the data."""
         if self.regression:
-            self.__dict__.pop("classes_", None)  # of an earlier fit, which had some
+            self.__dict__.pop("classes_", None)  # left by an earlier fit
             return
         own = self.problem.classes if isinstance(self.problem, UserProblem) else ()
         self.classes_ = label_array(own) if own else found
@@ -112,26 +113,26 @@ class StructuralSVM(StructuredEstimator):
         return self._dataset(Block(x, np.zeros(n_rows(x), dtype=np.float64 if self.regression else np.int32)))
 
     def _problem_for(self, data: Data) -> UserProblem:
-        told = own_class(self.problem) if isinstance(self.problem, str) else self.problem
-        if issubclass(told if isinstance(told, type) else type(told), LatentProblem):
-            raise InputError("latent problems are trained by distdual.train; StructuralSVM takes convex ones only")
-        if isinstance(told, UserProblem):
+        problem = own_class(self.problem, UserProblem) if isinstance(self.problem, str) else self.problem
+        if issubclass(problem if isinstance(problem, type) else type(problem), LatentProblem):
+            raise InputError("StructuralSVM takes convex problems only; train latent problems with distdual.train")
+        if isinstance(problem, UserProblem):
             if self.options:
-                raise InputError("problem is an instance: its options are fields of it, leave options out")
-            if (told.n_features, told.classes) != (data.n_features, data.classes):
+                raise InputError("problem is an instance: set its fields instead of options")
+            if (problem.n_features, problem.classes) != (data.n_features, data.classes):
                 raise InputError(
-                    f"problem was made for {told.n_features} features and the classes {told.classes}, "
+                    f"problem was made for {problem.n_features} features and the classes {problem.classes}, "
                     f"the data have {data.n_features} and {data.classes}"
                 )
-            return told
-        if not (isinstance(told, type) and issubclass(told, UserProblem)):
-            raise InputError(f"problem must be a subclass of distdual.UserProblem or an instance of one, got {told!r}")
-        return cast(UserProblem, build(told, self.options or {}, n_features=data.n_features, classes=data.classes))
+            return problem
+        if not (isinstance(problem, type) and issubclass(problem, UserProblem)):
+            raise InputError(f"problem must be a subclass or an instance of distdual.UserProblem, got {problem!r}")
+        return cast(UserProblem, build(problem, self.options or {}, n_features=data.n_features, classes=data.classes))
 
     def _set_weights(self, w: Floats, problem: Any) -> None:
         self.problem_, self.coef_ = problem, w
 
 
 def key_from(name: Any) -> tuple[int, ...]:
-    """The whole numbers that `UserProblem.predict` wrote down."""
+    """The integers in an output as saved by `UserProblem.predict`."""
     return tuple(map(int, name.split())) if isinstance(name, str) else (int(name),)

@@ -1,36 +1,36 @@
-"""What do ChainSVM and StructuralSVM share? Predictions and scores that only the problem itself knows how to make."""
+"""The base class of ChainSVM and StructuralSVM: prediction and scores by the problem itself."""
 
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from distdual.cluster.executor import open_executor
+from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig
 from distdual.errors import InputError
 from distdual.estimators.base import DualEstimator
-from distdual.estimators.inputs import Data, Given, open_place
+from distdual.estimators.inputs import Data, Given, open_stored
 from distdual.model.predict import PredictedShard, add_up, check_width, judge_of, predict_shard
 
 
 class StructuredEstimator(DualEstimator):
-    """Predicts with the problem itself, as `distdual predict` does."""
+    """Base class of estimators that predict with their problem, as `distdual predict` does."""
 
     def _predict_shards(self, data: Data) -> list[PredictedShard]:
-        """Codes of every shard, and sums for the score where the data's labels are known."""
+        """Predicted codes of every shard, with sums for the score if the labels are known."""
         judge = judge_of(self._problem, tuple(self._problem.describe()["classes"]), data.classes)
         with open_executor(ClusterConfig(), data, self._problem, self.client) as executor:
             executor.publish(0, self._w)
             return list(executor.map_shards(predict_shard, range(data.n_shards), [judge] * data.n_shards))
 
-    def _open(self, place: Any, given: Given) -> Data:
+    def _open(self, path: Any, given: Given) -> Data:
         check_is_fitted(self)
-        dataset = open_place(place, self.storage_options, given)
+        dataset = open_stored(path, self.storage_options, given)
         check_width(self.n_features_in_, dataset)
         return dataset
 
     def _mean(self, data: Data, name: str) -> float:
-        """A mean that the problem's score has."""
+        """The mean called `name` in the problem's score."""
         score = add_up([part.score for part in self._predict_shards(data)])
         if score is None:
-            raise InputError(f"{data.location}: has labels that this {type(self).__name__} was not trained with")
+            raise InputError(f"{data.location}: contains labels that this {type(self).__name__} was not trained on")
         return score[name]

@@ -1,6 +1,6 @@
-"""What does the cluster run for a job? One task that trains: the coordinator, on any worker.
+"""The coordinator task of a job: trains on any worker.
 
-Dask runs the task again on another worker if its own dies. It then goes on from the checkpoint in the model's folder.
+If that worker dies, Dask reruns the task on another one, which resumes from the checkpoint in the model folder.
 """
 
 import hashlib
@@ -24,19 +24,19 @@ from distdual.report.run_log import to_text
 
 log = logging.getLogger(__name__)
 
-LOOK = 1.0  # seconds between two looks at whether the job is to end; its progress is told as often
-STALE = 10.0  # seconds since the last look after which nothing is written before another one
+LOOK = 1.0  # seconds between two checks for cancellation, and between two progress updates
+STALE = 10.0  # seconds since the last check after which writes wait for another one
 
 
 def train_job(job: str, config: Config, resume: bool) -> None:
-    """Train, and keep the job's record. The task leaves its thread to scans: the only worker may have one alone."""
+    """Train and update the job's record; secede, as scans may need the only thread of the only worker."""
     from distributed import get_client, get_worker, secede
 
     secede()
     client, worker = get_client(), get_worker()
     record = read(client, job)
     if record.ended is not None:
-        return  # Dask ran it again only for its result
+        return  # Dask reran it only for its result
     record = replace(record, attempt=record.attempt + 1, worker=worker.address, state="running")
     attempt = Attempt(client, worker, replace(record, started=record.started or time.time()))
     try:
@@ -55,7 +55,7 @@ class Attempt:
     def __init__(self, client: Any, worker: Any, record: Record) -> None:
         self.client = client
         self.worker = worker
-        self.record = record  # changed by the thread that trains, published by the one that looks
+        self.record = record  # changed by the training thread, published by the checking one
         self.cancelled = threading.Event()
         self.superseded = threading.Event()
         self.over = threading.Event()

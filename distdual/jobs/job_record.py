@@ -1,4 +1,4 @@
-"""What is known of a job, and where? The scheduler keeps a record as a published data set, and its log as events."""
+"""Job records: the scheduler keeps each job's state as a published data set, and its log as events."""
 
 import json
 import time
@@ -8,33 +8,33 @@ from typing import Any
 
 from distdual.errors import InputError
 
-RECORD = "distdual-job-"  # and the id: the data set of a record
-CANCEL = "distdual-cancel-"  # the one that is there once the job is to end
-LOG = "distdual-log-"  # the topic of its events
-TASK = "train_job-"  # the key of its task
+RECORD = "distdual-job-"  # prefix of a record's data set, before the job id
+CANCEL = "distdual-cancel-"  # prefix of the data set that requests cancellation
+LOG = "distdual-log-"  # prefix of the topic of log events
+TASK = "train_job-"  # prefix of the task's key
 
-HIDDEN = ("before", "module")  # what only the job itself needs
+HIDDEN = ("before", "module")  # fields that only the job itself needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What is known of a job. Nothing in it can hold credentials."""
+    """The state of a job, without credentials."""
 
     id: str
-    state: str = "queued"  # then running; ended are done, failed and cancelled
+    state: str = "queued"  # then running; finally done, failed or cancelled
     sentence: str = ""  # why it ended
-    code: int | None = None  # the exit code that `train` would have ended with
+    code: int | None = None  # exit code of `train`; None until the job ends
     model: str
     data: str
     problem: str
     submitted: float  # seconds since 1970, as started and ended
     started: float | None = None
     ended: float | None = None
-    attempt: int = 0  # counts workers that began: one that dies is followed by another
+    attempt: int = 0  # number of workers that started it
     worker: str | None = None
     progress: dict[str, Any] = field(default_factory=dict)  # of the newest round
     certificate: dict[str, Any] | None = None
-    before: dict[str, str | None] | None = None  # what was in the model's folder when the first attempt began
+    before: dict[str, str | None] | None = None  # content of the model folder before the first attempt
     module: str | None = None  # digest of a user's own module
 
     def ending(self, state: str, sentence: str, code: int) -> "Record":
@@ -51,12 +51,12 @@ def save(client: Any, record: Record) -> None:
 def read(client: Any, job: str) -> Record:
     text = client.get_dataset(RECORD + job, default=None)
     if text is None:
-        raise InputError(f"{job}: the scheduler knows of no such job; `distdual list` shows all")
+        raise InputError(f"{job}: the scheduler has no such job; `distdual list` shows all")
     return Record(**json.loads(text))
 
 
 def records(client: Any) -> Iterator[Record]:
-    """All jobs since the scheduler was started, in the order in which they were submitted."""
+    """Return all jobs since the scheduler started, in order of submission."""
     names: Sequence[str] = client.list_datasets()
     found = [read(client, str(name).removeprefix(RECORD)) for name in names if str(name).startswith(RECORD)]
     return iter(sorted(found, key=lambda record: record.submitted))

@@ -1,4 +1,4 @@
-"""How is a job put on a cluster, watched and cancelled? By a client that may leave meanwhile."""
+"""Submitting, watching and cancelling jobs, by a client that may disconnect meanwhile."""
 
 import contextlib
 import hashlib
@@ -19,9 +19,9 @@ from distdual.jobs.coordinator_task import train_job
 from distdual.jobs.job_record import LOG, TASK, Record, ask_to_end, forget_asking, is_asked_to_end, read, records, save
 from distdual.problems.registry import class_of, is_own
 
-BEGIN = 5.0  # seconds in which a worker that is free should have begun
-GRACE = 2.0  # seconds in which the last lines of an ended job should have come
-POLL = 0.2  # seconds between two questions to the scheduler
+BEGIN = 5.0  # seconds in which a free worker should start
+GRACE = 2.0  # seconds in which the last log lines of an ended job should arrive
+POLL = 0.2  # seconds between two polls of the scheduler
 LOST = (
     "the cluster has lost it: a worker that ran it died once more than the scheduler allows "
     "(Dask's allowed-failures), or the cluster was restarted; submit it again with --resume"
@@ -30,13 +30,13 @@ LOST = (
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job on the cluster of a Dask client; nothing of it is lost when the client leaves."""
+    """A job on the cluster of a Dask client, which continues when the client disconnects."""
 
     id: str
     client: Any
 
     def record(self) -> Record:
-        task = self._task()  # asked first: the record is complete before the task is gone
+        task = self.task_state()  # polled first, since the record is complete before the task is gone
         record = read(self.client, self.id)
         if record.ended is None and task is None:
             return replace(record, state="failed", sentence=LOST, code=1, worker=None)
@@ -44,16 +44,16 @@ class Job:
         return replace(record, state="cancelling") if asked else record
 
     def status(self) -> dict[str, Any]:
-        """State, bounds so far, and once it has ended the certificate or why there is none."""
+        """Return the state, the bounds so far and, at the end, the certificate or the reason for its absence."""
         return self.record().public()
 
     def logs(self) -> list[dict[str, Any]]:
-        """The lines of the run log so far, or the newest ones of very many."""
+        """Return the lines of the run log so far, or the newest of very many."""
         return [json.loads(line["round"]) for line in self.lines() if "round" in line]
 
     def lines(self, *, follow: bool = False) -> Iterator[dict[str, str]]:
-        """What the job has logged: {"round": a line of the run log}, {"said": a sentence}, at last {"ended": state}."""
-        self.record()  # an error if there is no such job
+        """Yield log entries: {"round": a line of the run log}, {"said": a sentence}, and finally {"ended": state}."""
+        self.record()  # raises for an unknown job
         topic, new = LOG + self.id, queue.SimpleQueue[tuple[float, dict[str, str]]]()
         if follow:
             self.client.subscribe_topic(topic, new.put)
@@ -64,36 +64,36 @@ class Job:
             while "ended" not in line and not (new.empty() and self._is_silent()):
                 with contextlib.suppress(queue.Empty):
                     at, line = new.get(timeout=POLL)
-                    yield from [line] if at > last else []  # or it was among the old ones
+                    yield from [line] if at > last else []  # else it was among the old ones
             self.client.unsubscribe_topic(topic)
 
     def _is_silent(self) -> bool:
-        """Whether the job has ended so long ago that its last line is lost."""
+        """Whether the job ended so long ago that its last line must be lost."""
         record = self.record()
         return record.code is not None and time.time() > (record.ended or 0.0) + GRACE
 
     def cancel(self) -> None:
-        """Ask it to end: after its round, with a checkpoint to go on from."""
+        """Request the end of the job after its current round, with a checkpoint to resume from."""
         record = self.record()
         if record.code is not None:
-            raise InputError(f"{self.id}: the job has ended already: {record.state}")
+            raise InputError(f"{self.id}: the job has already ended: {record.state}")
         ask_to_end(self.client, self.id)
-        if record.attempt == 0:  # should it begin just now, it finds that it is asked to end
+        if record.attempt == 0:  # if it starts just now, it finds the request
             from distributed import Future
 
             self.client.cancel([Future(TASK + self.id, client=self.client)], force=True)
-            save(self.client, record.ending("cancelled", "cancelled before it began", 1))
+            save(self.client, record.ending("cancelled", "cancelled before it started", 1))
             forget_asking(self.client, self.id)
 
     def wait(self, timeout: float | None = None) -> Record:
-        """The record of the job when it has ended, or after so many seconds."""
+        """Wait until the job has ended, at most `timeout` seconds, and return its record."""
         end = None if timeout is None else time.monotonic() + timeout
         while (record := self.record()).code is None and (end is None or time.monotonic() < end):
             time.sleep(POLL)
         return record
 
     def result(self, timeout: float | None = None) -> dict[str, Any]:
-        """The certificate, once the job has ended; raises what training would have raised."""
+        """Wait for the certificate; raise what training would have raised."""
         record = self.wait(timeout)
         if record.code is None:
             raise TimeoutError(f"{self.id}: the job has not ended within {timeout:g} s")
@@ -102,15 +102,15 @@ class Job:
             raise kind(record.sentence)
         return record.certificate
 
-    def _task(self) -> str | None:
-        """What the scheduler says of the task; None if it has none."""
+    def task_state(self) -> str | None:
+        """Return the scheduler's state of the job's task, or None if it has none."""
         key = TASK + self.id
         found: dict[str, str | None] = self.client.sync(self.client.scheduler.get_task_status, keys=[key])
         return found[key]
 
 
 def submit(config: Config | Mapping[str, Any], client: Any, *, resume: bool = False) -> Job:
-    """Put a run on the cluster of a Dask client and return at once; the client may leave.
+    """Submit a run to the cluster of a Dask client and return at once; the client may disconnect.
 
     `config` is as for `train`; the cluster is the client's. With `resume` it goes on from the checkpoint in the model's
     folder, if there is one.
@@ -180,6 +180,6 @@ def wait_for_begin(job: Job, future: Any) -> None:
             sentence = " ".join(f"a worker could not begin: {future.exception()}".split())
             save(job.client, read(job.client, job.id).ending("failed", sentence, 2))
             raise InputError(f"{sentence}; is the same version of distdual installed on all workers?")
-        if job._task() in ("no-worker", "queued"):
+        if job.task_state() in ("no-worker", "queued"):
             return
         time.sleep(POLL / 4)

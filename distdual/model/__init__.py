@@ -1,0 +1,7 @@
+"""Trained models: their folders, predictions and scores.
+
+dual       the dual solution that proves a lower bound, and its files
+io         the model folder: writing and reading it
+predict    predictions and scores on a data set
+cv_scores  scores on held-out folds, and the choice of C
+"""

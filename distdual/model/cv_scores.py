@@ -1,10 +1,10 @@
-"""How well do the models of a path do on examples that they have not seen, and which of them is the best?"""
+"""Cross-validation scores: models of a C path on held-out folds, and the best C."""
 
 from typing import Any
 
 import numpy as np
 
-from distdual.cluster.executor import Executor
+from distdual.cluster.base import Executor
 from distdual.data.dataset import Dataset
 from distdual.data.shard import Block, Shard
 from distdual.errors import InputError
@@ -14,14 +14,14 @@ from distdual.problems.base import Problem
 from distdual.scan.cv_folds import Fold
 from distdual.scan.scan import Source
 
-SMALLER_IS_BETTER = ("loss", "error")  # how the names of such scores end
+SMALLER_IS_BETTER = ("loss", "error")  # suffixes of such scores' names
 NO_ANSWER = "the labels of the data set cannot be scored"
 
 
 def held_out_scores(
     dataset: Dataset, problem: Problem, executor: Executor, fold: Fold, weights: Floats, version: int
 ) -> list[dict[str, float]]:
-    """The means over the fold for each row of weights, from one reading of every shard."""
+    """Return the mean scores on the fold for each row of weights, reading every shard once."""
     judge = judge_of(problem, tuple(problem.describe()["classes"]), dataset.classes)
     if judge is None:
         raise InputError(f"{dataset.location}: {NO_ANSWER}")
@@ -35,7 +35,7 @@ def held_out_scores(
 def score_held_out(
     source: Source, problem: Problem, weights: Floats, shard: int, asked: tuple[Judge, Fold]
 ) -> list[dict[str, float]]:
-    """Runs on a worker: sums for the scores of one shard's examples of a fold, for each row of weights."""
+    """Sum the scores of one shard's examples of a fold, for each row of weights, on a worker."""
     judge, fold = asked
     whole = source.open().read(shard).shard
     held = np.flatnonzero(fold.holds(np.arange(whole.first, whole.first + whole.n_examples)))
@@ -47,13 +47,13 @@ def score_held_out(
 
 
 def only(shard: Shard, chosen: Any) -> Shard:
-    """These examples of a shard, copied for as long as they are scored."""
+    """Copy the chosen examples of a shard."""
     block = Block(shard.x, shard.y, shard.cost, shard.margin, shard.tokens, shard.runs)
     return Shard(shard.number, shard.first, *block.take(chosen))
 
 
 def shared_names(scores: list[list[dict[str, float]]]) -> list[str]:
-    """Scores that every fold has at every C: a mean of nothing, such as a recall without spans, is left out."""
+    """Return the scores that every fold has at every C; a recall without spans, for example, is undefined."""
     every = [at for fold in scores for at in fold]
     return [name for name in every[0] if all(name in at for at in every)] if every else []
 
@@ -67,6 +67,6 @@ def choose_score(names: list[str], asked: str | None) -> str:
 
 
 def best_of(by_fold: list[list[float]], name: str) -> int:
-    """Where the mean over the folds is best; of equals, the smallest C."""
+    """Return the index with the best mean over the folds; ties go to the smallest C."""
     mean = np.mean(by_fold, axis=0)
     return int(np.argmin(mean) if name.endswith(SMALLER_IS_BETTER) else np.argmax(mean))

@@ -1,12 +1,12 @@
-"""What proves a lower bound, and how is it written to a model folder and read back?
+"""The dual solution that proves a lower bound, and its files in a model folder.
 
-Support constraints are named so that anyone can rebuild them from the data set: constraints of single examples by
-example and key, rows of groups by the file of members that a worker wrote and the place in it. Σ α over the rows that
-an example is a member of is at most C, however large the groups were. A summary names nothing.
+Support constraints are stored by name, so that anyone can rebuild them from the data set: those of single examples by
+example and key, rows of groups by members file and row. Σ α over the rows that an example is a member of is at most C,
+however large the groups were. A summary cannot be rebuilt.
 
 dual/              of single examples: example.npy, key_indptr.npy, key_values.npy, alpha.npy
-                   of groups: shard.npy, file.npy, row.npy, alpha.npy and members-RUN/FILE.npz, see workers/members.py
-                   of a summary: linear.npy and v.npy, that is Σ α l and Σ α x
+                   of groups: shard.npy, file.npy, row.npy, alpha.npy, members-RUN/FILE.npz (scan/group_members_file.py)
+                   of a summary: linear.npy (Σ α l) and v.npy (Σ α x)
                    of all: beta.npy, the multipliers of w_k ≥ 0 under a full prior
 """
 
@@ -54,11 +54,11 @@ class GroupDual(NamedTuple):
     """The rows of groups that make up Σ α x, mixtures resolved."""
 
     shard: Ints  # whose examples are the members
-    file: Ints  # of members
+    file: Ints  # the members file
     row: Ints  # of that file
     alpha: Floats
     beta: Floats
-    members: str  # the folder of files, within the model's
+    members: str  # the folder of members files, within the model folder
 
     @property
     def support(self) -> int:
@@ -73,7 +73,7 @@ class GroupDual(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """Σ α l and Σ α x as training had them; nobody can rebuild them from the data set."""
+    """Σ α l and Σ α x as training had them, which cannot be rebuilt from the data set."""
 
     linear: Floats  # (1,)
     v: Floats  # without what β adds
@@ -90,15 +90,20 @@ KINDS: dict[type, str] = {Dual: "examples", GroupDual: "groups", Summary: "summa
 FILES = ("example", "key_indptr", "key_values", "shard", "file", "row", "linear", "v", "alpha", "beta")
 
 
+def is_members_folder(name: Any) -> bool:
+    """Whether a name read from JSON is a folder of members files within a model folder."""
+    return isinstance(name, str) and name.startswith("dual/members-") and ".." not in name
+
+
 def describe_dual(dual: AnyDual) -> dict[str, Any]:
-    """What model.json says of it; support constraints of single examples go without saying."""
+    """Return the entries of model.json; support constraints of single examples are the default."""
     if isinstance(dual, Dual):
         return {}
     return {"dual": KINDS[type(dual)], **({"members": dual.members} if isinstance(dual, GroupDual) else {})}
 
 
 def read_dual(location: Location, about: dict[str, Any], support: int) -> AnyDual:
-    """The dual of a model folder; `support` is what its certificate says."""
+    """Read the dual of a model folder; `support` is the number in its certificate."""
     kind = about.get("dual", "examples")
     if kind not in KINDS.values():
         raise InputError(f"{location}/model.json: the dual is {kind!r}, known are {', '.join(KINDS.values())}")
@@ -110,7 +115,7 @@ def read_dual(location: Location, about: dict[str, Any], support: int) -> AnyDua
     if kind == "summary":
         linear = read("linear", np.float64)
         if len(linear) != 1:
-            raise InputError(f"{location}/dual/linear.npy: one number is expected, found {len(linear)}")
+            raise InputError(f"{location}/dual/linear.npy: expected one number, found {len(linear)}")
         return Summary(linear, read("v", np.float64), beta, support)
     alpha = read("alpha", np.float64)
     if kind == "groups":
@@ -118,9 +123,9 @@ def read_dual(location: Location, about: dict[str, Any], support: int) -> AnyDua
         if any(len(column) != len(alpha) or (column < 0).any() for column in (shard, file, row)):
             raise InputError(f"{location}/dual: shard, file, row and alpha do not fit together")
         members = about.get("members")
-        if not isinstance(members, str) or not members.startswith("dual/members-") or ".." in members:
+        if not is_members_folder(members):
             raise InputError(f"{location}/model.json: members must name a folder in dual/, got {members!r}")
-        return GroupDual(shard, file, row, alpha, beta, members)
+        return GroupDual(shard, file, row, alpha, beta, str(members))
     keys = Keys(read("key_indptr", np.int64), read("key_values", np.int32))
     example = read("example", np.int64)
     if not len(example) == len(alpha) == len(keys.indptr) - 1:
@@ -145,5 +150,5 @@ def read_npy(location: Location, name: str, dtype: Any, dimensions: tuple[int, .
         raise InputError(f"{location}/{name}: not a NumPy array: {error}") from None
     if array.dtype != dtype or array.ndim not in dimensions:
         shape = "flat" if dimensions == (1,) else "flat or square"
-        raise InputError(f"{location}/{name}: a {shape} {np.dtype(dtype)} array is expected, found {array.dtype}")
+        raise InputError(f"{location}/{name}: expected a {shape} {np.dtype(dtype)} array, found {array.dtype}")
     return array

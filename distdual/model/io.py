@@ -1,19 +1,21 @@
-"""What is a trained model, and how is it written to a folder and read back?
+"""The model folder: a trained model, written and read.
 
 weights.npy        float64 weights, the bias weight last if there is one
-model.json         the problem, C, the data set; written last: a folder without it holds no model
+model.json         the problem, C, the data set; written last, so that a folder without it holds no model
 certificate.json   lower, upper, gap, and the digests of all other files
-prior/             mean.npy, precision.npy, nonnegative.npy: those that were given
-problem/           texts that the problem is made with, such as grammar.txt of parsing
-latent.npy         of a latent problem: the latent value of each example in the convex problem that is certified …
-latent_indptr.npy  … and where those of each example begin, if it has one for each token
+prior/             mean.npy, precision.npy, nonnegative.npy, where given
+problem/           texts that define the problem, such as grammar.txt of parsing
+latent.npy         of a latent problem: the latent values in the certified convex problem …
+latent_indptr.npy  … and where those of each example begin, if each token has one
 dual/              the support constraints, see dual.py, and checksum.npy of the shards they were found in
-run.json           while a run writes members of groups or a checkpoint here: what to remove should it not go on
-checkpoint/        of a run that has not ended, see checkpoint.py
+run.json           during a run: the files to remove if the run is not resumed
+checkpoint/        of an unfinished run, see coordinator/checkpoint.py
 """
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,15 +26,26 @@ from distdual.data.dataset import Dataset
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
-from distdual.model.dual import FILES, AnyDual, Dual, GroupDual, Summary, describe_dual, npy, read_dual, read_npy
+from distdual.model.dual import (
+    FILES,
+    AnyDual,
+    Dual,
+    GroupDual,
+    Summary,
+    describe_dual,
+    is_members_folder,
+    npy,
+    read_dual,
+    read_npy,
+)
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import Completed, LatentProblem
 from distdual.problems.registry import Named, problem_from, texts_of
 from distdual.solver.regularizer import Prior
 
 CHECKPOINT = "checkpoint"
-MANIFEST = "manifest.json"  # what makes a checkpoint whole
-FORMAT = 2  # 1 is what models are whose support constraints are of single examples
+MANIFEST = "manifest.json"  # written last; completes a checkpoint
+FORMAT = 2  # 1: support constraints of single examples only
 LATENT = ("latent", "latent_indptr")
 
 PRIOR: dict[str, tuple[Any, tuple[int, ...]]] = {
@@ -49,7 +62,7 @@ class DataInfo(NamedTuple):
     fingerprint: str
     n_examples: int
     checksum: NDArray[np.uint32]  # of each shard
-    numbering: str | None = None  # what its feature numbers mean, as `Layout.numbering` has it
+    numbering: str | None = None  # identifies the meaning of feature numbers, see `Layout.numbering`
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +73,11 @@ class Model:
     prior: Prior
     dual: AnyDual
     data: DataInfo
-    certificate: dict[str, Any]  # lower, upper, gap, target, certified, and how training went
-    config: dict[str, Any]  # what the run was told
+    certificate: dict[str, Any]  # lower, upper, gap, target, certified, and statistics of training
+    config: dict[str, Any]  # of the run
 
     def save(self, location: Location, *, overwrite: bool = False) -> None:
-        """Write the folder; model.json comes last and makes it a model."""
+        """Write the folder, model.json last."""
         claim(location, overwrite=overwrite)
         files = {
             "weights.npy": npy(self.w),
@@ -102,15 +115,15 @@ class Model:
         for name in (*LATENT, *(f"dual/{name}" for name in FILES)):
             if f"{name}.npy" not in files:
                 location.remove_file(f"{name}.npy")
-        location.remove_file("run.json")  # what it names belongs to a model from now on
+        location.remove_file("run.json")  # its files now belong to a model
         location.write("model.json", about)
         own = self.dual.members if isinstance(self.dual, GroupDual) else None
-        if isinstance(before, str) and before.startswith("dual/members-") and before != own:
-            (location / before).remove()
+        if is_members_folder(before) and before != own:
+            (location / str(before)).remove()
 
 
 def claim(location: Location, *, overwrite: bool) -> None:
-    """Make sure that a model may be written here."""
+    """Raise unless a model may be written here."""
     if location.is_empty():
         return
     ours = ("model.json", "certificate.json", "run.json", f"{CHECKPOINT}/{MANIFEST}")
@@ -121,24 +134,24 @@ def claim(location: Location, *, overwrite: bool) -> None:
 
 
 def begin_run(location: Location, members: str | None) -> None:
-    """Note down what a run writes before its model, members of groups among it, so that it can be removed."""
+    """Record the files that a run writes before its model, so that they can be removed."""
     location.write("run.json", to_json({"members": members}))
 
 
 def remove_unfinished(location: Location) -> None:
-    """Remove what a run has left that did not end."""
-    (location / CHECKPOINT).remove_file(MANIFEST)  # first: nobody can go on without all that follows
+    """Remove the files of an unfinished run."""
+    (location / CHECKPOINT).remove_file(MANIFEST)  # first, so that no run resumes from an incomplete checkpoint
     noted = location.exists("run.json")
     folder = read_json(location, "run.json").get("members") if noted else None
-    if isinstance(folder, str) and folder.startswith("dual/members-") and ".." not in folder:
-        (location / folder).remove()
+    if is_members_folder(folder):
+        (location / str(folder)).remove()
     (location / CHECKPOINT).remove()
     if noted:
         location.remove_file("run.json")
 
 
 def read_about(location: Location) -> dict[str, Any]:
-    """model.json, if this version can read it."""
+    """Return the content of model.json, if this version can read it."""
     if not location.exists("model.json"):
         raise InputError(f"{location}: there is no model: model.json not found; make one with `distdual train`")
     about = read_json(location, "model.json")
@@ -156,38 +169,51 @@ def read_about(location: Location) -> dict[str, Any]:
 def load_model(location: Location, problem: Named | None = None) -> Model:
     """Read a model folder; nothing in it is executed or unpickled.
 
-    A model of a user's own problem needs that class: `problem` names it, as "package.module:Class" or the class itself.
-    A name that only the folder knows is never imported.
+    A model of a user's own problem needs `problem`: the class, or its name as "package.module:Class". A name that only
+    the folder contains is never imported.
     """
     about = read_about(location)
     try:
-        names = texts_of(about["problem"], problem)
+        with naming(location):
+            names = texts_of(about["problem"], problem)
         texts = {name: location.read(f"problem/{name}.txt").decode() for name in names}
-        made = problem_from(about["problem"], problem, texts)
+        with naming(location):
+            made = problem_from(about["problem"], problem, texts)
         data, C, config = about["data"], float(about["C"]), about["config"]
-        prior = Prior(made.n_weights, **{name: read_prior(location, name) for name in about["prior"]})
+        arrays = {name: read_prior(location, name) for name in about["prior"]}
+        with naming(location):
+            prior = Prior(made.n_weights, **arrays)
         checksum = read_npy(location, "dual/checksum.npy", np.uint32)
         info = DataInfo(data["url"], data["fingerprint"], data["n_examples"], checksum, data.get("numbering"))
         if isinstance(made, LatentProblem):
             made = read_latent(location, made)
-    except InputError as error:
-        raise error if str(error).startswith(str(location)) else InputError(f"{location}: {error}") from None
+    except InputError:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         what = str(error) if isinstance(error, KeyError) else "a value"
         raise InputError(f"{location}/model.json: {what} is missing or of the wrong type") from None
     w = read_npy(location, "weights.npy", np.float64)
     if len(w) != made.n_weights:
-        raise InputError(f"{location}/weights.npy: {len(w)} weights, model.json speaks of {made.n_weights}")
+        raise InputError(f"{location}/weights.npy: {len(w)} weights, but model.json describes {made.n_weights}")
     certificate = read_json(location, "certificate.json")
     said = certificate.get("support")
     dual = read_dual(location, about, said if isinstance(said, int) else 0)
     if isinstance(dual, Summary) and len(dual.v) != len(w):
-        raise InputError(f"{location}/dual/v.npy: {len(dual.v)} numbers, one a weight is expected: {len(w)}")
+        raise InputError(f"{location}/dual/v.npy: {len(dual.v)} numbers, expected one per weight: {len(w)}")
     return Model(w, made, C, prior, dual, info, certificate, config)
 
 
+@contextmanager
+def naming(location: Location) -> Iterator[None]:
+    """Put the folder's name before the message of an InputError."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{location}: {error}") from None
+
+
 def latent_arrays(problem: Completed) -> dict[str, NDArray[Any]]:
-    """By the names of their files."""
+    """Return the latent values by file name."""
     given = zip(LATENT, (problem.values, problem.indptr), strict=True)
     return {name: array for name, array in given if array is not None}
 
@@ -203,7 +229,7 @@ def read_latent(location: Location, problem: LatentProblem) -> Completed:
 
 
 def check_texts(problem: Problem, dataset: Dataset) -> None:
-    """Data prepared with another grammar has other numbers for the same trees."""
+    """Raise if the data set was prepared with another grammar, which numbers trees differently."""
     for name in problem.texts:
         if dataset.texts.get(name) != getattr(problem, name):
             raise InputError(f"{dataset.location}: its {name} is not the one that the model was trained with")
@@ -215,7 +241,7 @@ def read_prior(location: Location, name: str) -> NDArray[Any]:
 
 
 def changed_files(location: Location, certificate: dict[str, Any]) -> list[str]:
-    """The files of a model folder that are not what training wrote."""
+    """Return the files of a model folder whose digests differ from those of training."""
     digests = certificate.get("sha256", {})
     if not isinstance(digests, dict):
         raise InputError(f"{location}/certificate.json: sha256 must hold a digest for each file")
@@ -234,5 +260,5 @@ def read_json(location: Location, name: str) -> dict[str, Any]:
             raise
         raise InputError(f"{location}/{name}: not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise InputError(f"{location}/{name}: a JSON object is expected")
+        raise InputError(f"{location}/{name}: expected a JSON object")
     return value

@@ -1,4 +1,4 @@
-"""What does a model say about the examples of a data set?"""
+"""Predictions of a model for the examples of a data set, and their scores."""
 
 import io
 import math
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.cluster.executor import open_executor
+from distdual.cluster.open_executor import open_executor
 from distdual.config import RETRY_SECONDS, ClusterConfig
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.storage.location import Location
@@ -26,9 +26,9 @@ from distdual.scan.shard_reader import streamed
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    labels: NDArray[Any]  # in the order of the data set, one an example or a token: numbers where all labels are
-    score: dict[str, float] | None  # None where the data set has labels that the model's problem cannot judge
-    lengths: Ints | None = None  # tokens of each example, where these are sequences
+    labels: NDArray[Any]  # in data set order, one per example or token; numbers if all labels are
+    score: dict[str, float] | None  # None if the model's problem cannot score the data set's labels
+    lengths: Ints | None = None  # tokens per example, for sequences
 
 
 def predict(
@@ -68,14 +68,14 @@ class PredictedShard(NamedTuple):
 
 
 class Judge(NamedTuple):
-    """Who scores predictions: a problem, and its codes of the data set's labels."""
+    """A problem that scores predictions, and its codes of the data set's labels."""
 
     problem: Problem
     codes: list[int]
 
 
 def judge_of(problem: Problem, classes: tuple[str, ...], labels: tuple[str, ...]) -> Judge | None:
-    """None where labels and what the model predicts have nothing to do with each other."""
+    """Return the judge of a model's predictions, or None if it shares no labels with the data set."""
     unknown = tuple(label for label in labels if label not in classes)
     if bool(labels) != bool(classes) or (labels and len(unknown) == len(labels)):
         return None
@@ -85,7 +85,7 @@ def judge_of(problem: Problem, classes: tuple[str, ...], labels: tuple[str, ...]
 
 
 def check_features(model: Model, dataset: Dataset) -> None:
-    """Refuse rows in which feature numbers cannot mean what they did in training."""
+    """Raise if feature numbers mean something else than in training."""
     check_texts(model.problem, dataset)
     found, known = dataset.layout.numbering, model.data.numbering
     if found and known and found != known:
@@ -103,7 +103,7 @@ def check_width(expected: int, dataset: Dataset) -> None:
 
 
 def predict_shard(source: Source, problem: Problem, w: Floats, shard: int, judge: Judge | None) -> PredictedShard:
-    """Runs on a worker: predictions of one shard, and sums for the score where there is a judge."""
+    """Predict one shard, and sum its scores if there is a judge, on a worker."""
     with streamed(source, shard) as loaded:
         found = loaded.shard
         predicted = problem.predict(w, found)
@@ -117,9 +117,9 @@ def predict_shard(source: Source, problem: Problem, w: Floats, shard: int, judge
 
 
 def add_up(scores: list[dict[str, float] | None]) -> dict[str, float] | None:
-    """Means from sums over shards: each is divided by its own "n:name" where there is one, else by "n".
+    """Return means from sums over shards, each divided by its own "n:name" if present, else by "n".
 
-    A mean of nothing, such as the recall where there are no spans, is left out.
+    A mean over nothing, such as the recall without spans, is left out.
     """
     there = [score for score in scores if score is not None]
     if len(there) < len(scores):
@@ -130,7 +130,7 @@ def add_up(scores: list[dict[str, float] | None]) -> dict[str, float] | None:
 
 
 def label_array(classes: tuple[str, ...]) -> NDArray[Any]:
-    """The labels as whole numbers if each is spelt as one, else as finite numbers, else as text."""
+    """Return labels as integers if all are written as such, else as finite numbers, else as text."""
     for kind, spell in ((int, str), (float, label_name)):
         try:
             numbers = [kind(label) for label in classes]
@@ -157,7 +157,7 @@ def check_output(out: str) -> None:
 
 
 def save_predictions(labels: NDArray[Any], out: Location, lengths: Ints | None = None) -> None:
-    """One example a line in a .txt file, the tags of a sequence apart by blanks; or a flat array in a .npy file."""
+    """Write one example per line to a .txt file, tags of a sequence separated by blanks, or a flat array to .npy."""
     check_output(out.url)
     folder, slash, name = out.url.rpartition("/")
     place = Location(folder or slash or ".", out.storage_options)

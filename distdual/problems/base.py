@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard, copy_runs, take_rows
 from distdual.kernels.rows import Floats, Int32s, Ints, OuterRows, ReferredRows
 
@@ -77,9 +78,10 @@ class Problem(ABC):
     """
 
     kind: ClassVar[str]
+    """The name in configs and models: a built-in problem defines a word, any other class gets "module:Class"."""
 
-    sequences: ClassVar[bool] = False
-    """True if examples are runs of tokens, as `Shard.tokens` says."""
+    data_spec: ClassVar[DataSpec] = DataSpec()
+    """What its data sets are made of, for `prepare` to read and check; one row of features and a class by default."""
 
     exact: ClassVar[bool] = True
     """True if `offenders` finds a global maximiser. Only then is P(w) an upper bound."""
@@ -100,6 +102,11 @@ class Problem(ABC):
     """True if the oracle computes several inner products with the same features, such as one a class."""
 
     n_weights: int
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" not in cls.__dict__:
+            cls.kind = f"{cls.__module__}:{cls.__qualname__}"
 
     @abstractmethod
     def offenders(self, w: Floats, shard: Shard) -> Offenders:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
@@ -23,6 +24,7 @@ from distdual.problems.linear import check_bias, check_class_cost, costs_by_clas
 @dataclass(frozen=True, kw_only=True)
 class Binary(Problem):
     kind: ClassVar[str] = "binary"
+    data_spec: ClassVar[DataSpec] = DataSpec(n_classes=2)
     uses_margin: ClassVar[bool] = True
 
     n_features: int

@@ -21,7 +21,6 @@ from distdual.problems.latent.multiclass import LatentMulticlass
 from distdual.problems.multiclass import Multiclass
 from distdual.problems.parsing.problem import Cfg
 from distdual.problems.regression import Regression
-from distdual.problems.user.problem import UserProblem
 
 BUILT_IN = (Binary, Multiclass, Regression, Chain, Cfg, Latent, LatentMulticlass, LatentChain)
 KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in BUILT_IN}
@@ -30,7 +29,7 @@ NAME = re.compile(r"([^\W\d]\w*)(\.[^\W\d]\w*)*:([^\W\d]\w*)(\.[^\W\d]\w*)*")
 
 FROM_DATA = ("n_features", "classes")
 
-Named = str | type[UserProblem]
+Named = str | type[Problem]
 
 
 def is_own(kind: Any) -> bool:
@@ -59,8 +58,8 @@ def trusted_class(kind: str, named: Named | None) -> type[Any]:
     return cls if isinstance(cls, type) else class_of(kind)
 
 
-def own_class(name: str) -> type[UserProblem]:
-    """Import "package.module:Class", a subclass of UserProblem."""
+def own_class(name: str, base: type[Any] = Problem) -> type[Any]:
+    """Import "package.module:Class", a subclass of `base` and a dataclass with the fields FROM_DATA."""
     if not NAME.fullmatch(name):
         raise InputError(f"{name!r} names no problem; expected package.module:Class")
     module, _, path = name.partition(":")
@@ -72,11 +71,16 @@ def own_class(name: str) -> type[UserProblem]:
         raise InputError(f"{name}: importing {module} failed: {type(error).__name__}: {error}") from error
     for part in path.split("."):
         found = getattr(found, part, None)
-    if not isinstance(found, type) or not issubclass(found, UserProblem):
-        raise InputError(f"{name}: module {module} has no class {path} that is a subclass of distdual.UserProblem")
-    missing = sorted(found.__abstractmethods__)
+    if not isinstance(found, type) or not issubclass(found, base):
+        needed = "distdual.UserProblem" + (" or distdual.problems.base.Problem" if base is Problem else "")
+        raise InputError(f"{name}: module {module} has no class {path} that is a subclass of {needed}")
+    cls: Any = found
+    known = [field.name for field in dataclasses.fields(cls)] if dataclasses.is_dataclass(cls) else []
+    missing = sorted(cls.__abstractmethods__) or [each for each in FROM_DATA if each not in known]
     if missing:
         raise InputError(f"{name}: {', '.join(missing)} must be defined")
+    if not is_own(cls.kind):
+        raise InputError(f"{name}: its kind is {cls.kind!r}; only built-in problems define one, leave it out")
     return found
 
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
@@ -23,6 +24,7 @@ from distdual.problems.linear import check_bias, rows_of, scores
 @dataclass(frozen=True, kw_only=True)
 class Regression(Problem):
     kind: ClassVar[str] = "regression"
+    data_spec: ClassVar[DataSpec] = DataSpec(labels="targets")
 
     n_features: int
     classes: tuple[str, ...] = ()

@@ -1,20 +1,20 @@
-"""How fast does a run go, and when may it end? From what it has done so far; where that does not tell, nothing."""
+"""Pace and forecast of the time left of a run, from its rounds so far."""
 
 import math
 from collections.abc import Iterable, Sequence
 
-LEAST_GAPS = 4  # proven ones, before anything is said of the next
-AGREE = 4.0  # two forecasts that differ by more are none
-STRETCH = 0.1  # share of the run that counts as recent, and at least …
+LEAST_GAPS = 4  # proven gaps needed for a forecast
+AGREE = 4.0  # largest ratio between two forecasts that agree
+STRETCH = 0.1  # share of the run that counts as recent, but at least LEAST_SECONDS
 LEAST_SECONDS = 2.0
 UNITS = ((1.0, "s"), (60.0, "min"), (3600.0, "h"))
 
 
 def time_left(seconds: Sequence[float], gaps: Sequence[float | None], target: float) -> tuple[float, float] | None:
-    """Seconds until the gap is proven, at least and at most, if it goes on closing as it did.
+    """Shortest and longest forecast of the seconds until the gap is at most `target`, or None if they disagree.
 
-    The gap closes by a factor a second. Its pace is taken once over the last third of the proven gaps and once over the
-    last two; both say when `target` is reached, and None is returned unless they agree.
+    The forecasts assume that the gap shrinks by a constant factor per second, estimated over the last third and over
+    the last two thirds of the proven gaps.
     """
     proven = closing_gaps(seconds, gaps)
     if len(proven) < LEAST_GAPS or proven[-1][1] <= target:
@@ -30,7 +30,7 @@ def time_left(seconds: Sequence[float], gaps: Sequence[float | None], target: fl
 
 
 def closing_gaps(seconds: Sequence[float], gaps: Sequence[float | None]) -> list[tuple[float, float]]:
-    """When a smaller gap was proven, and which; of the last problem alone, where bounds began anew."""
+    """Times and values of the decreasing proven gaps of the last problem; a larger gap means that bounds restarted."""
     proven: list[tuple[float, float]] = []
     for at, gap in zip(seconds, gaps, strict=True):
         if gap is None or gap <= 0 or (proven and gap > proven[-1][1]):
@@ -41,7 +41,7 @@ def closing_gaps(seconds: Sequence[float], gaps: Sequence[float | None]) -> list
 
 
 def recent_rate(seconds: Sequence[float], counts: Sequence[float]) -> float:
-    """What a count grows by a second, over the last tenth of the run or, where that is short, a little more."""
+    """Growth of a count per second over the recent part of the run."""
     now, late = seconds[-1], lately(seconds)
     then = next((at for at in reversed(range(len(seconds) - 1)) if seconds[at] <= late), None)
     before, done = (0.0, 0.0) if then is None else (seconds[then], counts[then])
@@ -49,7 +49,7 @@ def recent_rate(seconds: Sequence[float], counts: Sequence[float]) -> float:
 
 
 def recent_workers(seconds: Sequence[float], workers: Sequence[Iterable[str]]) -> int:
-    """How many workers had a part in the last tenth of the run or, if none had, when one last had."""
+    """Number of workers that reported in the recent part of the run, or in the last round with any."""
     found: set[str] = set()
     for at, names in zip(reversed(seconds), reversed(workers), strict=True):
         if found and at < lately(seconds):
@@ -63,7 +63,7 @@ def lately(seconds: Sequence[float]) -> float:
 
 
 def left_words(found: tuple[float, float] | None) -> str:
-    """As a person would say it: no more digits than are known."""
+    """The forecast in words, without spurious digits."""
     if found is None:
         return ""
     (low, unit), (high, other) = rounded(found[0]), rounded(found[1])

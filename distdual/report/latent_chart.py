@@ -1,4 +1,4 @@
-"""How did the objective of a latent problem fall, from turn to turn? Drawn from the trace in its certificate."""
+"""The chart of a latent problem's objective over turns, from the trace in its certificate."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from distdual.report.svg_charts import Series, line_chart
 
 
 def turns(certificate: Mapping[str, Any]) -> str:
-    """A picture of the restart that was kept; nothing where the problem is not latent."""
+    """The chart of the best restart, or an empty string if the problem is not latent."""
     trace = certificate.get("latent", {}).get("trace", [])
     if not trace:
         return ""

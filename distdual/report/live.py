@@ -1,8 +1,8 @@
-"""Who shows a run while it goes on? An HTTP server in a thread, which tells every open page what is new.
+"""The live page: an HTTP server in a thread that sends updates to every open page.
 
-It serves two things: the page as it now is, and a stream of server-sent events, each the page's whole content drawn
-anew. A page is drawn only while somebody looks, at most once a second, and never for more than a twentieth of the time.
-The server ends with the run; pages that are open then have got the last state and keep it.
+It serves the current page and a stream of server-sent events, each with the page's whole content. Content is rendered
+only while a page is open, at most once a second and for at most a twentieth of the time. The server ends with the run;
+open pages receive the final state and keep it.
 """
 
 import contextlib
@@ -24,23 +24,23 @@ from distdual.report.round_log import Round
 from distdual.report.run_log import About, as_line
 
 HOST, PORT = "127.0.0.1", 8788
-BETWEEN = 1.0  # seconds between two drawings, at least
-SHARE = 20  # a drawing is followed by a pause of this many times its own length
-KEEP_ALIVE = 5.0  # seconds of silence after which a stream says that it is still there
-MOST_LINES = 2000  # of the run log that are kept for the page, or up to twice as many
-FAREWELL = 3.0  # seconds in which open pages may take the last state
+BETWEEN = 1.0  # least seconds between two renderings
+SHARE = 20  # the pause after a rendering is at least this many times as long
+KEEP_ALIVE = 5.0  # seconds without an update before a keep-alive message
+MOST_LINES = 2000  # lines to condense the run log to when it has twice as many
+FAREWELL = 3.0  # seconds for open pages to receive the final state
 
 
 class Drawn(NamedTuple):
-    """A state as pages are told of it."""
+    """A rendered state, as sent to pages."""
 
     version: int
     running: bool
-    told: str  # JSON: title and content
+    payload: str  # JSON: title and content
 
 
 class Dashboard:
-    """A log of a run, shown as a page. `with Dashboard("8788") as dashboard` serves it within the block."""
+    """A log that serves a run as a live page, within the block `with Dashboard("8788") as dashboard`."""
 
     def __init__(self, address: str = str(PORT)) -> None:
         self.lines: list[Line] = []
@@ -48,11 +48,11 @@ class Dashboard:
         self.certificate: Mapping[str, Any] | None = None
         self.running, self.failure = True, ""
         self.news = threading.Condition()
-        self.version = 0  # of what there is to show
-        self.streams = 0  # pages that are open
+        self.version = 0  # number of changes so far
+        self.streams = 0  # open pages
         self.drawing = threading.Lock()
         self.drawn = Drawn(-1, False, "")
-        self.cost = 0.0  # seconds that the last drawing took
+        self.cost = 0.0  # seconds that the last rendering took
         self.server = bind(address, self)
 
     @property
@@ -85,7 +85,7 @@ class Dashboard:
     def write(self, line: Round) -> None:
         with self.news:
             self.lines.append(as_line(line))
-            if len(self.lines) == 2 * MOST_LINES:  # a run of days must neither fill the memory nor slow down its page
+            if len(self.lines) == 2 * MOST_LINES:  # bounds memory and rendering time of long runs
                 self.lines = condensed(self.lines, MOST_LINES)
             self._changed()
 
@@ -99,7 +99,7 @@ class Dashboard:
         self.news.notify_all()
 
     def run(self) -> tuple[int, Run]:
-        """What there is to show, and its version."""
+        """The version and the current state."""
         with self.news:
             config = self.about.config if self.about else {}
             name = config["output"]["url"] if config else "starting"
@@ -109,35 +109,35 @@ class Dashboard:
             return self.version, Run(lines, name, self.certificate, target, self.running, self.failure, dask)
 
     def draw(self) -> Drawn:
-        """The state, drawn once for all who look."""
+        """Render the current state, once for all open pages."""
         with self.drawing:
             version, run = self.run()
             if self.drawn.version != version:
                 begin = time.perf_counter()
-                told = json.dumps({"title": title(run), "content": content(run)}, ensure_ascii=False)
-                self.drawn, self.cost = Drawn(version, run.running, told), time.perf_counter() - begin
+                payload = json.dumps({"title": title(run), "content": content(run)}, ensure_ascii=False)
+                self.drawn, self.cost = Drawn(version, run.running, payload), time.perf_counter() - begin
             return self.drawn
 
 
 class Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, place: tuple[str, int], family: socket.AddressFamily, dashboard: Dashboard) -> None:
+    def __init__(self, address: tuple[str, int], family: socket.AddressFamily, dashboard: Dashboard) -> None:
         self.address_family = family
         self.dashboard = dashboard
-        super().__init__(place, Handler)
+        super().__init__(address, Handler)
 
     def server_bind(self) -> None:
-        """Without the name of the host, which may take seconds to find out and which nobody asks for."""
+        """Skip HTTPServer's host name lookup, which may take seconds."""
         TCPServer.server_bind(self)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A page that was closed is nobody's trouble."""
+        """Ignore closed connections."""
 
 
 class Handler(BaseHTTPRequestHandler):
     server: Server
-    timeout = 10  # seconds that a client may keep us waiting
+    timeout = 10  # seconds to wait for a client
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
@@ -171,7 +171,7 @@ class Handler(BaseHTTPRequestHandler):
                 dashboard.news.notify_all()
 
     def _follow(self, dashboard: Dashboard) -> None:
-        """The state whenever it is another, until the run has ended and the page knows."""
+        """Send the state after every change, until the final one is sent."""
         seen, running = -1, True
         while running:
             with dashboard.news:
@@ -179,23 +179,23 @@ class Handler(BaseHTTPRequestHandler):
             if not new:
                 self.wfile.write(b": still here\n\n")
                 continue
-            seen, running, told = dashboard.draw()
-            self.wfile.write(f"event: {'state' if running else 'end'}\ndata: {told}\n\n".encode())
+            seen, running, payload = dashboard.draw()
+            self.wfile.write(f"event: {'state' if running else 'end'}\ndata: {payload}\n\n".encode())
             self._pause(dashboard)
 
     @staticmethod
     def _pause(dashboard: Dashboard) -> None:
-        """Until it is time to draw again, or the run has ended."""
+        """Wait until the next rendering is due or the run has ended."""
         with dashboard.news:
             dashboard.news.wait_for(lambda: not dashboard.running, max(BETWEEN, SHARE * dashboard.cost))
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """The terminal belongs to the training."""
+        """Print nothing, since the terminal shows the progress display."""
 
 
 @contextlib.contextmanager
 def show_live(address: str | None, say: Callable[[str], None]) -> Iterator[list[Dashboard]]:
-    """A dashboard within the block, and where it is told; none without an address."""
+    """Serve a dashboard within the block and print its URL; none without an address."""
     if address is None:
         yield []
         return
@@ -207,29 +207,29 @@ def show_live(address: str | None, say: Callable[[str], None]) -> Iterator[list[
 def bind(address: str, dashboard: Dashboard) -> Server:
     host, port = host_and_port(address)
     try:
-        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return Server((str(place[0]), int(place[1])), family, dashboard)
+        family, _, _, _, found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return Server((str(found[0]), int(found[1])), family, dashboard)
     except OSError as error:
         if isinstance(error, socket.gaierror):
-            why = f"{host} is no address of this machine"
+            why = f"{host} is not an address of this machine"
         else:
             why = f"{host}:{port} cannot be used: {(error.strerror or str(error)).lower()}"
-        raise InputError(f"--dashboard: {why}; name another port, or 0 for any that is free") from None
+        raise InputError(f"--dashboard: {why}; choose another port, or 0 for any free one") from None
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """From "8788", "0.0.0.0:8788" or "[::1]:8788"."""
+    """Parse "8788", "0.0.0.0:8788" or "[::1]:8788"."""
     found = re.fullmatch(r"(?:(\[[\da-fA-F:.]+\]|[\w.-]+):)?(\d{1,5})", address, re.ASCII)
     if not found or int(found[2]) > 65535:
         raise InputError(
             f"--dashboard {address}: expected a port such as {PORT}, or HOST:PORT; "
-            "without either, write the option after CONFIG.toml"
+            "without either, put the option after CONFIG.toml"
         )
     return (found[1] or HOST).strip("[]"), int(found[2])
 
 
 def sentence(error: BaseException | None) -> str:
-    """Why a run has ended before its time."""
+    """The reason why a run ended without a certificate."""
     if error is None:
-        return "it was given up"
+        return "the run was aborted"
     return " ".join(str(error).split()) or type(error).__name__

@@ -1,4 +1,4 @@
-"""What does a run log tell? Its lines, checked, and the series that pictures of a run are drawn from."""
+"""The lines of a run log, checked, and the series that charts draw."""
 
 import itertools
 import json
@@ -11,28 +11,29 @@ import numpy as np
 
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
+from distdual.solver.gap import relative_gap
 
 Line = dict[str, Any]
-Values = list[float | None]  # None where there is nothing to draw
+Values = list[float | None]  # None leaves a gap in the line
 
 NUMBERS = ("seconds", "lower", "cache_rows", "support")
 COUNTS = ("passes", "rounds", "oracle_calls", "wait_seconds", "ascent_seconds")
 
 
 class Closing(NamedTuple):
-    """How far each bound may still be from the optimum, relative to P, at each line; both end at the proven gap."""
+    """The largest possible distance of each bound to the optimum, relative to P; both end at the proven gap."""
 
     upper: Values  # (upper − best lower) / best upper
     lower: Values  # (best upper − lower) / best upper
 
 
 class Timeline(NamedTuple):
-    """The run in stretches of equal length: what the coordinator did, and how many examples were scanned a second."""
+    """Coordinator activity and throughput in time intervals of equal length."""
 
-    edges: list[float]  # seconds; one more than there are stretches
-    scan: list[float]  # share of the stretch in which the coordinator waited for scans
-    ascent: list[float]  # share of the stretch in which it ascended
-    examples: list[float]  # oracle calls a second
+    edges: list[float]  # seconds; one more than there are intervals
+    scan: list[float]  # share of the interval in which the coordinator waited for scans
+    ascent: list[float]  # share of the interval in which it ascended
+    examples: list[float]  # oracle calls per second
 
 
 class Worker(NamedTuple):
@@ -42,16 +43,16 @@ class Worker(NamedTuple):
 
 
 def read_log(path: Path) -> list[Line]:
-    """The lines of a run log. One that was cut off while it was written, the last, is left out."""
+    """Read the lines of a run log, except an incomplete last one."""
     try:
         texts = path.read_text(encoding="utf-8").split("\n")
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}; expected a run log, see output.log") from None
     except UnicodeDecodeError:
-        raise InputError(f"{path}: not a run log: a text of JSON lines is expected") from None
+        raise InputError(f"{path}: not a run log: expected a text file of JSON lines") from None
     lines = [checked(text, path, number) for number, text in enumerate(texts[:-1], start=1) if text.strip()]
     if not lines:
-        raise InputError(f"{path}: the run log holds no round; was the run ended before its first?")
+        raise InputError(f"{path}: the run log has no rounds; expected a run that completed at least one")
     return lines
 
 
@@ -66,13 +67,13 @@ def checked(text: str, path: Path, number: int) -> Line:
     found = {**totals, **line} if isinstance(totals, dict) else line
     for name in (*NUMBERS, *COUNTS):
         if isinstance(found.get(name), bool) or not isinstance(found.get(name), int | float):
-            raise InputError(f"{path}, line {number}: {name} is missing or no number; expected a line of a run log")
+            raise InputError(f"{path}, line {number}: {name} is missing or not a number; expected a line of a run log")
     if not isinstance(line.get("upper"), int | float | None) or not isinstance(line.get("events", []), list):
-        raise InputError(f"{path}, line {number}: upper is no number, or events no list; expected a line of a run log")
+        raise InputError(f"{path}, line {number}: upper must be a number and events a list, as in a run log")
     if not (are_counts(line.get("staleness", [])) and are_workers(line.get("workers", {}))):
         raise InputError(
-            f"{path}, line {number}: staleness is no list of counts, or workers no table of examples and seconds; "
-            "expected a line of a run log"
+            f"{path}, line {number}: staleness must be a list of counts and workers a table of examples and seconds, "
+            "as in a run log"
         )
     return line
 
@@ -93,9 +94,9 @@ def seconds(lines: Sequence[Line]) -> list[float]:
 
 
 def passes(lines: Sequence[Line]) -> list[float]:
-    """Passes done at each line, fractions included: oracle calls over those of one pass.
+    """Fractional passes done at each line: oracle calls divided by those of one pass.
 
-    Where a pass has just ended, all calls so far are those of whole passes, and of what was begun of the next.
+    The calls at the end of a pass are those of all complete passes and of scans already begun for the next.
     """
     done = [int(line["totals"]["passes"]) for line in lines]
     calls = [int(line["totals"]["oracle_calls"]) for line in lines]
@@ -105,7 +106,7 @@ def passes(lines: Sequence[Line]) -> list[float]:
 
 
 def problems(lines: Sequence[Line]) -> list[list[Line]]:
-    """The runs of lines that are about one and the same problem: along a path of C, bounds begin anew at each C."""
+    """Lines grouped by problem: along a path of C, bounds restart at each C."""
     parts: list[list[Line]] = []
     for line in lines:
         if not parts or is_another(parts[-1][-1], line):
@@ -115,20 +116,20 @@ def problems(lines: Sequence[Line]) -> list[list[Line]]:
 
 
 def beginnings(lines: Sequence[Line]) -> list[int]:
-    """The first line of each problem."""
+    """The index of the first line of each problem."""
     sizes = [len(part) for part in problems(lines)]
     return [sum(sizes[:at]) for at in range(len(sizes))]
 
 
 def is_another(before: Line, line: Line) -> bool:
-    """Bounds of one problem only ever close in."""
+    """Whether a bound got worse, which never happens within one problem."""
     upper, earlier = line.get("upper"), before.get("upper")
     opened = earlier is not None and (upper is None or upper > earlier)
     return bool(opened or line["lower"] < before["lower"] - 1e-9 * abs(before["lower"]))
 
 
 def closing(lines: Sequence[Line]) -> Closing:
-    """Of each problem by its own best bounds; nothing where no upper bound was proven."""
+    """Distances relative to the best bounds of each problem; None without a proven upper bound."""
     upper: Values = []
     lower: Values = []
     for part in problems(lines):
@@ -139,17 +140,17 @@ def closing(lines: Sequence[Line]) -> Closing:
             continue
         seen = [line.get("upper") for line in part]
         upper += [None if u is None else max(0.0, (u - best_lower) / best_upper) for u in seen]
-        lower += [max(0.0, (best_upper - line["lower"]) / best_upper) for line in part]
+        lower += [max(0.0, relative_gap(best_upper, line["lower"])) for line in part]
     return Closing(upper, lower)
 
 
 def gaps(lines: Sequence[Line]) -> Values:
-    """The proven gap at each line; None before the first."""
+    """The proven gap at each line; None before the first certificate."""
     return [line.get("gap") for line in lines]
 
 
 def timeline(lines: Sequence[Line], most: int = 48) -> Timeline:
-    """What each round did is spread evenly over the time it took; at most `most` stretches."""
+    """Spread the work of each round evenly over its time, in at most `most` intervals."""
     ends = np.array([0.0, *seconds(lines)])
     edges = np.linspace(0.0, max(ends[-1], 1e-9), 1 + min(most, 2 * len(lines)))
 
@@ -164,19 +165,19 @@ def timeline(lines: Sequence[Line], most: int = 48) -> Timeline:
 
 
 def differences(lines: Sequence[Line], name: str) -> list[float]:
-    """What each round added to a total; where totals begin anew, all of it."""
+    """The increase of a total in each round; the total itself where totals restart."""
     totals = [float(line["totals"][name]) for line in lines]
     return [total - before if total >= before else total for total, before in zip(totals, [0.0, *totals], strict=False)]
 
 
 def staleness(lines: Sequence[Line]) -> list[int]:
-    """How many reports were 0, 1, 2, … versions old on arrival; empty where the log does not tell."""
+    """Counts of reports that were 0, 1, 2, … versions old on arrival; empty if not in the log."""
     counts = [line.get("staleness", []) for line in lines]
     return [sum(column) for column in itertools.zip_longest(*counts, fillvalue=0)]
 
 
 def workers(lines: Sequence[Line]) -> list[Worker]:
-    """What each worker has done, by name; empty where the log does not tell."""
+    """The work of each worker, sorted by name; empty if not in the log."""
     examples, busy = Counter[str](), Counter[str]()
     for line in lines:
         for name, (n, seconds_of_work) in line.get("workers", {}).items():
@@ -186,13 +187,13 @@ def workers(lines: Sequence[Line]) -> list[Worker]:
 
 
 def condensed(lines: Sequence[Line], most: int) -> list[Line]:
-    """At most so many lines in place of all, with what each of them alone tells."""
+    """Merge lines into at most `most`, keeping all events and sums."""
     size = -(-len(lines) // most)
     return [joined(lines[at : at + size]) for at in range(0, len(lines), size)]
 
 
 def joined(part: Sequence[Line]) -> Line:
-    """The last of several lines, with the sums of what a line tells of its own round."""
+    """The last of several lines, with the events, staleness and work of all of them."""
     return {
         **part[-1],
         "events": [event for line in part for event in line.get("events", [])],
@@ -202,5 +203,5 @@ def joined(part: Sequence[Line]) -> Line:
 
 
 def events(lines: Sequence[Line]) -> list[tuple[float, str]]:
-    """What happened, and after how many seconds."""
+    """Events with their times in seconds."""
     return [(float(line["seconds"]), str(event)) for line in lines for event in line.get("events", [])]

@@ -1,4 +1,4 @@
-"""Which logs does a run have? The JSON lines, MLflow and TensorBoard that [output] names, and the caller's own."""
+"""The logs of a run: the log file, MLflow and TensorBoard of [output], and the caller's own."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from distdual.report.tracking import MlflowLog, TensorBoardLog
 
 
 class Logs(NamedTuple):
-    """Several logs as one."""
+    """A log that forwards to several logs."""
 
     each: tuple[Log, ...]
 
@@ -30,7 +30,7 @@ class Logs(NamedTuple):
 
 @contextlib.contextmanager
 def open_logs(output: OutputConfig, more: Sequence[Log] = ()) -> Iterator[Logs]:
-    """The logs of a run, closed with the block."""
+    """Open the logs of a run, and close them at the end of the block."""
     with contextlib.ExitStack() as stack:
         found: list[Log] = [stack.enter_context(RunLog(output.log))]
         if output.tensorboard is not None:

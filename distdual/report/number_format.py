@@ -1,4 +1,4 @@
-"""How are numbers written for people? Counts, times, sizes and powers of ten, short."""
+"""Short text for counts, times, sizes and powers of ten."""
 
 import math
 from typing import Any
@@ -21,7 +21,7 @@ def number(value: float) -> str:
 
 
 def power(value: float) -> str:
-    """A power of ten as a person writes it."""
+    """A power of ten, such as 0.01 or 10⁻³."""
     exponent = round(math.log10(value))
     return f"{value:g}" if abs(exponent) <= 2 else f"10{str(exponent).translate(RAISED)}"
 
@@ -50,7 +50,7 @@ def size(n_bytes: float) -> str:
 
 
 def shown(value: Any) -> str:
-    """Any value of a certificate."""
+    """Any value of a certificate as text."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

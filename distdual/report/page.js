@@ -1,5 +1,5 @@
 "use strict";
-// What a picture has to tell about the place under the pointer; places and words are in its attributes.
+// Tooltips of charts; positions and texts are in the charts' attributes.
 const tip = document.body.appendChild(document.createElement("div"));
 tip.className = "tip";
 tip.hidden = true;
@@ -10,12 +10,12 @@ function look() {
   const svg = pointer && document.elementFromPoint(pointer.x, pointer.y)?.closest("svg[data-at]");
   tip.hidden = !svg;
   if (!svg) return;
-  const places = JSON.parse(svg.dataset.at), box = svg.getBoundingClientRect();
+  const points = JSON.parse(svg.dataset.at), box = svg.getBoundingClientRect();
   const x = (pointer.x - box.left) * svg.viewBox.baseVal.width / box.width;
-  const nearest = places.reduce((best, place, at) => Math.abs(place - x) < Math.abs(places[best] - x) ? at : best, 0);
+  const nearest = points.reduce((best, point, at) => Math.abs(point - x) < Math.abs(points[best] - x) ? at : best, 0);
   const hair = svg.querySelector(".hair");
-  hair.setAttribute("x1", places[nearest]);
-  hair.setAttribute("x2", places[nearest]);
+  hair.setAttribute("x1", points[nearest]);
+  hair.setAttribute("x2", points[nearest]);
   hair.classList.add("on");
   tip.textContent = JSON.parse(svg.dataset.tips)[nearest];
   const left = pointer.x + 16 + tip.offsetWidth > innerWidth ? pointer.x - 12 - tip.offsetWidth : pointer.x + 16;

@@ -1,7 +1,7 @@
-"""What is there to see of a run? One page with pictures, costs and the certificate; it needs no network.
+"""The page of a run: charts, costs and certificate in one HTML file that needs no network.
 
-The same content is shown while a run goes on (live.py) and kept when it has ended (write.py). Whoever reads it without
-scripts misses only what a pointer over a picture is told.
+live.py serves the same content during a run, and write_report.py saves it afterwards. Without scripts, the page lacks
+only its tooltips.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from distdual.report.log_reader import (
 from distdual.report.number_format import clock, duration, number, percent, short, shown, size
 from distdual.report.svg_charts import Rule, Series, bar_chart, line_chart
 
-# Whatever the page holds, a browser fetches nothing for it but news from where it came from.
+# The browser may fetch nothing but updates from the page's own server.
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'"
@@ -42,7 +42,7 @@ LEDGER = {
     "calls_saved": "oracle calls saved",
     "offenders": "offenders sent",
     "kept": "of these, kept",
-    "stale": "of these, come too late",
+    "stale": "of these, no longer violated",
     "pruned": "constraints dropped",
     "coalesced": "constraints coalesced",
     "wire_bytes": "rows sent to the coordinator",
@@ -58,19 +58,19 @@ LEDGER = {
 
 
 class Run(NamedTuple):
-    """What is known of a run."""
+    """The known state of a run."""
 
     lines: Sequence[Line]
     name: str
-    certificate: Mapping[str, Any] | None = None  # once there is one
+    certificate: Mapping[str, Any] | None = None
     target: float | None = None  # the gap to prove
     running: bool = False
-    failure: str = ""  # why it ended without a certificate
-    dask: str | None = None  # where Dask shows its own page
+    failure: str = ""  # reason for an end without a certificate
+    dask: str | None = None  # URL of Dask's dashboard
 
 
 def page(run: Run) -> str:
-    """The whole file; of a run that goes on, with the script that keeps it so."""
+    """The whole file, with the script that updates it if the run is running."""
     scripts = "".join(f"<script>{asset(name)}</script>" for name in ("page.js", *(["live.js"] if run.running else [])))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title(run))}</title>'
@@ -91,7 +91,7 @@ def title(run: Run) -> str:
 
 
 def content(run: Run) -> str:
-    """All that changes while a run goes on."""
+    """The part of the page that changes during a run."""
     if not run.lines:
         return headline(run) + '<p class="soft">No round has ended yet.</p>'
     charts = pictures(run) + turns(run.certificate or {}) + what_happened(run.lines)
@@ -105,14 +105,14 @@ def content(run: Run) -> str:
 def headline(run: Run) -> str:
     style, word = state(run)
     pill = f'<p class="state {style}">{escape(word)}</p>' if word else ""
-    link = f'<p><a href="{escape(run.dask)}" target="_blank" rel="noopener">Dask’s own page</a></p>' if run.dask else ""
-    quiet = "last round # s ago" if run.lines else "no news for # s"
+    link = f'<p><a href="{escape(run.dask)}" target="_blank" rel="noopener">Dask dashboard</a></p>' if run.dask else ""
+    quiet = "last round # s ago" if run.lines else "no update for # s"
     news = f'<p class="soft" id="news" data-quiet="{quiet}"></p>' if run.running else ""
     return f'<header><h1>Training run</h1>{pill}{link}<p class="soft">{escape(run.name)}</p>{news}</header>'
 
 
 def state(run: Run) -> tuple[str, str]:
-    """Its style and its words; nothing where only a log is at hand, which does not know."""
+    """Style and text of the state; empty for a log alone, which does not record it."""
     if run.certificate is not None:
         if run.certificate["certified"]:
             return "good", "certified"
@@ -133,15 +133,15 @@ def tiles(run: Run) -> str:
     rate = recent_rate(at, calls) if run.running else calls[-1] / max(at[-1], 1e-9)
     left = left_words(time_left(at, gaps(run.lines), target)) if run.running and target else ""
     found = [
-        tile("proven bounds", bounds, "" if upper is not None else "no upper bound is proven", "wide"),
+        tile("proven bounds", bounds, "" if upper is not None else "no proven upper bound", "wide"),
         tile("proven gap", "none" if gap is None else f"{gap:.2e}", f"target {target:.1e}" if target else ""),
         tile("passes", number(passes(run.lines)[-1]), f"{totals['rounds']:,} rounds"),
         tile("time", clock(at[-1]), left),
-        tile("examples / second", short(round(rate)), f"{short(totals['oracle_calls'])} in all"),
+        tile("examples / second", short(round(rate)), f"{short(totals['oracle_calls'])} in total"),
         tile("cache", short(last["cache_rows"]), f"{short(last['support'])} support"),
     ]
     if n_workers := recent_workers(at, [line.get("workers", {}) for line in run.lines]):
-        found.append(tile("workers", str(n_workers), "at work"))
+        found.append(tile("workers", str(n_workers), "active"))
     return "".join(found)
 
 
@@ -162,9 +162,9 @@ def pictures(run: Run) -> str:
         series=three,
         log=True,
         cuts=beginnings(lines),
-        note="how far from the optimum at most, relative to P",
+        note="largest possible distance to the optimum, relative to P",
         rule=Rule("target", run.target) if run.target else None,
-        told="{:.2e}".format,
+        value_format="{:.2e}".format,
     )
     when = sorted({second for second, _ in events(lines)})
     drawn = [
@@ -177,11 +177,11 @@ def pictures(run: Run) -> str:
 
 
 def over_time(lines: Sequence[Line]) -> list[str]:
-    """What the coordinator did, and how fast workers scanned, in stretches of time."""
+    """Charts of coordinator activity and throughput over time."""
     found = timeline(lines)
-    stretches = list(zip(found.edges, found.edges[1:], strict=False))
-    heads = [f"{begin:.3g} to {end:.3g} seconds" for begin, end in stretches]
-    middle = [(begin + end) / 2 for begin, end in stretches]
+    intervals = list(zip(found.edges, found.edges[1:], strict=False))
+    heads = [f"{begin:.3g} to {end:.3g} seconds" for begin, end in intervals]
+    middle = [(begin + end) / 2 for begin, end in intervals]
     ends = [(0.0, "0"), (0.5, number(found.edges[-1] / 2)), (1.0, number(found.edges[-1]))]
     ascent, scan = ([100 * share for share in shares] for shares in (found.ascent, found.scan))
     both = [Series("optimising", "lower", ascent), Series("waiting for scans", "upper", scan)]
@@ -192,22 +192,22 @@ def over_time(lines: Sequence[Line]) -> list[str]:
             both,
             heads,
             ends=ends,
-            note="what the coordinator does, % of its time",
+            note="activity of the coordinator, % of its time",
             whole=100.0,
-            told="{:.0f} %".format,
+            value_format="{:.0f} %".format,
         ),
         line_chart(
             "Throughput",
             "seconds",
             middle,
-            [Series("examples a second", "upper", found.examples)],
+            [Series("examples per second", "upper", found.examples)],
             note="oracle calls of all workers",
         ),
     ]
 
 
 def by_worker(lines: Sequence[Line]) -> list[str]:
-    """Examples a busy second of each worker; of very many, the slowest."""
+    """A chart of examples per busy second of each worker, or of the slowest ones."""
     found = [each for each in workers(lines) if each.busy > 0]
     if not found:
         return []
@@ -217,17 +217,18 @@ def by_worker(lines: Sequence[Line]) -> list[str]:
     rates = [each.examples / each.busy for each in slowest]
     heads = [f"{each.name}\n{each.examples:,} examples\nbusy {percent(each.busy / took)}" for each in slowest]
     ends = [((bar + 0.5) / len(slowest), str(bar + 1)) for bar in range(0, len(slowest), -(-len(slowest) // 12))]
-    note = f"{few}examples a second of work; point at one for its name"
-    return [bar_chart("Workers", "worker", [Series("examples a second", "upper", rates)], heads, ends=ends, note=note)]
+    note = f"{few}examples per second of work; hover for names"
+    series = [Series("examples per second", "upper", rates)]
+    return [bar_chart("Workers", "worker", series, heads, ends=ends, note=note)]
 
 
 def by_age(lines: Sequence[Line]) -> list[str]:
-    """How old reports were when they came."""
+    """A chart of the staleness of reports on arrival."""
     counts = staleness(lines)
     if not sum(counts):
         return []
     heads = [str(age) for age in range(len(counts))]
-    note = "how many versions reports were behind on arrival"
+    note = "weight versions that reports were behind on arrival"
     return [bar_chart("Staleness", "versions", [Series("reports", "lower", counts)], heads, note=note)]
 
 
@@ -236,11 +237,11 @@ def ledger(lines: Sequence[Line]) -> str:
     rows = [(words, amount(name, totals[name])) for name, words in LEDGER.items() if name in totals]
     rows.append(("constraints in the cache", f"{last['cache_rows']:,}, {size(last.get('cache_bytes', 0))}"))
     rows.append(("whole run", duration(float(last["seconds"]))))
-    return table("What it cost", rows)
+    return table("Costs", rows)
 
 
 def proof(certificate: Mapping[str, Any] | None) -> str:
-    """The certificate word for word, costs left to the ledger."""
+    """The certificate, except costs, which the ledger shows."""
     if certificate is None:
         return ""
     names = ("lower", "upper", "gap", "estimate", "target", "certified", "reason", "support", "slack", "model")
@@ -253,8 +254,8 @@ def what_happened(lines: Sequence[Line]) -> str:
     if not found:
         return ""
     few = f", the last {MOST_EVENTS} of {len(found):,}" if len(found) > MOST_EVENTS else ", newest first"
-    told = found[:MOST_EVENTS]
-    rows = "".join(f"<tr><td>{duration(at)}</td><td>{escape(event)}</td></tr>" for at, event in told)
+    shown_events = found[:MOST_EVENTS]
+    rows = "".join(f"<tr><td>{duration(at)}</td><td>{escape(event)}</td></tr>" for at, event in shown_events)
     return f'<section class="events"><h2>Events{few}</h2><table>{rows}</table></section>'
 
 

@@ -1,4 +1,4 @@
-"""Pictures as PNG files, drawn by matplotlib, which only they need: pip install 'distdual[report]'."""
+"""Charts as PNG files by matplotlib, which is optional: pip install 'distdual[report]'."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ MISSING = "a PNG needs matplotlib, which is not installed: pip install 'distdual
 
 
 def new_figure(width: float, height: float) -> Any:
-    """A figure of its own, which no window knows."""
+    """A figure outside pyplot, which opens no window."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -37,7 +37,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def plot_run(lines: Sequence[Line], name: str, path: Path, target: float | None = None) -> None:
-    """The pictures of the report."""
+    """Plot the charts of the report."""
     drawings = [draw_over_time, draw_over_passes, draw_cache, draw_timeline, draw_throughput]
     drawings += [draw_workers] if any(each.busy > 0 for each in workers(lines)) else []
     drawings += [draw_staleness] if sum(staleness(lines)) else []
@@ -71,10 +71,10 @@ def draw_bounds(axes: Any, lines: Sequence[Line], x: Sequence[float], label: str
         (bounds.upper, "upper", UPPER, "-"),
         (bounds.lower, "lower", LOWER, "--"),
     ):
-        axes.plot(*apart(x, y, beginnings(lines)), style, color=colour, marker=".", label=called)
+        axes.plot(*with_breaks(x, y, beginnings(lines)), style, color=colour, marker=".", label=called)
         if any(y):
             axes.set_yscale("log")
-    axes.set_ylabel("distance to the optimum / P, at most")
+    axes.set_ylabel("largest distance to the optimum / P")
     axes.set_xlabel(label)
 
 
@@ -105,45 +105,45 @@ def draw_throughput(axes: Any, lines: Sequence[Line]) -> None:
     axes.set_title("Throughput")
     axes.plot(np.array(found.edges[:-1]) + found.edges[1] / 2, found.examples, color=UPPER, label="all workers")
     axes.set_xlabel("seconds")
-    axes.set_ylabel("examples a second")
+    axes.set_ylabel("examples per second")
     axes.set_ylim(bottom=0)
 
 
 def draw_workers(axes: Any, lines: Sequence[Line]) -> None:
     rates = sorted(each.examples / each.busy for each in workers(lines) if each.busy > 0)
     axes.set_title("Workers")
-    axes.bar(range(1, 1 + len(rates)), rates, color=UPPER, label="examples a second of work")
-    axes.set_xlabel("worker, the slowest first")
+    axes.bar(range(1, 1 + len(rates)), rates, color=UPPER, label="examples per second of work")
+    axes.set_xlabel("worker, slowest first")
 
 
 def draw_staleness(axes: Any, lines: Sequence[Line]) -> None:
     counts = staleness(lines)
     axes.set_title("Staleness")
     axes.bar(range(len(counts)), counts, color=LOWER, label="reports")
-    axes.set_xlabel("versions that a report was behind on its arrival")
+    axes.set_xlabel("weight versions that reports were behind on arrival")
 
 
-def apart(x: Sequence[float], y: Values, cuts: Sequence[int]) -> tuple[Any, Any]:
-    """The points of a line that is cut before some of them."""
+def with_breaks(x: Sequence[float], y: Values, cuts: Sequence[int]) -> tuple[Any, Any]:
+    """The points of a line with breaks before the indices `cuts`."""
     values = np.array([value or np.nan for value in y], dtype=np.float64)
     return np.insert(np.array(x), cuts, np.nan), np.insert(values, cuts, np.nan)
 
 
-def plot_sweep(told: Mapping[str, Any], path: Path) -> None:
-    """Held-out score and proven gap over C; `told` is the table of a sweep."""
-    figure = new_figure(8, 7 if told["scores"] else 4)
-    values = [point["C"] for point in told["points"]]
-    if told["scores"]:
+def plot_sweep(table: Mapping[str, Any], path: Path) -> None:
+    """Plot held-out score and proven gap over C, from the table of a sweep."""
+    figure = new_figure(8, 7 if table["scores"] else 4)
+    values = [point["C"] for point in table["points"]]
+    if table["scores"]:
         above, below = figure.subplots(2, 1, sharex=True)
-        by_fold = np.array(told["scores"][told["score"]])
+        by_fold = np.array(table["scores"][table["score"]])
         for fold in by_fold:
             above.plot(values, fold, color=LOWER, alpha=0.25, linewidth=1)
         above.plot(values, by_fold.mean(axis=0), color=LOWER, marker="o", label=f"mean of {len(by_fold)} folds")
-        above.axvline(told["chosen"], color=UPPER, linestyle="--", label=f"chosen: C = {told['chosen']:g}")
-        above.set_ylabel(f"{told['score']}, held out")
+        above.axvline(table["chosen"], color=UPPER, linestyle="--", label=f"chosen: C = {table['chosen']:g}")
+        above.set_ylabel(f"{table['score']}, held out")
     else:
         above, below = None, figure.subplots()
-    gaps = [np.nan if point["gap"] is None else point["gap"] for point in told["points"]]
+    gaps = [np.nan if point["gap"] is None else point["gap"] for point in table["points"]]
     below.plot(values, gaps, color=UPPER, marker="o", label="proven gap, all data")
     below.set_ylim(bottom=0)
     below.set_ylabel("gap")

@@ -1,4 +1,4 @@
-"""What does the terminal show while a model is trained?"""
+"""The progress display in the terminal."""
 
 import math
 from types import TracebackType
@@ -13,13 +13,13 @@ from distdual.report.forecast import left_words, recent_rate, recent_workers, ti
 from distdual.report.number_format import clock, short
 from distdual.report.round_log import Round
 
-ROWS = 10  # passes that stay on the screen
+ROWS = 10  # largest number of passes shown
 
 COLUMNS = ("pass", "lower", "upper", "gap", "cache", "oracle calls", "elapsed")
 
 
 class ProgressDisplay:
-    """On a terminal a live table, one row a pass, and its pace; elsewhere a plain line for each certified bound."""
+    """A live table with one row per pass on a terminal; elsewhere a plain line per certified bound."""
 
     def __init__(self, console: Console, target: float) -> None:
         self.console = console
@@ -29,7 +29,7 @@ class ProgressDisplay:
         self.seconds: list[float] = []
         self.gaps: list[float | None] = []
         self.calls: list[int] = []
-        self.workers: list[tuple[str, ...]] = []  # that had a part in each round
+        self.workers: list[tuple[str, ...]] = []  # names of those that reported in each round
         self.live: Live | None = None
         if console.is_terminal:
             self.live = Live(Text("reading the first shards …"), console=console, refresh_per_second=8)
@@ -51,7 +51,7 @@ class ProgressDisplay:
             self.console.print(plain(line, self.pace()), soft_wrap=True)
 
     def add(self, line: Round) -> None:
-        """A pass is counted when it is complete; until then its rounds go by the number it is going to have."""
+        """Record a round under the number of its pass, which `totals` counts only once it is complete."""
         passes = int(line.totals["passes"])
         under_way = passes == self.complete and not line.certify
         self.rows[passes + under_way] = line
@@ -62,15 +62,15 @@ class ProgressDisplay:
         self.workers.append(tuple(line.workers))
 
     def pace(self) -> str:
-        """How fast it goes and how long it may yet take, as far as that is known."""
-        words = [f"{short(round(recent_rate(self.seconds, self.calls)))} examples a second"]
+        """Throughput, workers and the time left, as far as known."""
+        words = [f"{short(round(recent_rate(self.seconds, self.calls)))} examples per second"]
         if n_workers := recent_workers(self.seconds, self.workers):
             words.append("1 worker" if n_workers == 1 else f"{n_workers} workers")
         words.append(left_words(time_left(self.seconds, self.gaps, self.target)))
         return ", ".join(filter(None, words))
 
     def table(self) -> Table:
-        title = f"lower ≤ P(w*) ≤ upper · stops at a proven gap of {self.target:.1e}"
+        title = f"lower ≤ P(w*) ≤ upper · target gap {self.target:.1e}"
         table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1))
         for name in COLUMNS:
             table.add_column(name, justify="right", no_wrap=True)
@@ -80,7 +80,7 @@ class ProgressDisplay:
 
 
 def cells(line: Round) -> tuple[str, ...]:
-    """All columns but the first. A gap that is estimated, not proven, has a tilde."""
+    """All columns but the first. A tilde marks a gap that is estimated, not proven."""
     proven = math.isfinite(line.gap)
     return (
         f"{line.lower:#.6g}",

@@ -1,4 +1,4 @@
-"""What is written down of a run: what it has cost, and a line for every round?"""
+"""The records of a run: one line per round, and the costs so far."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -8,29 +8,29 @@ from distdual.scan.scan import ShardReport
 
 @dataclass(slots=True)
 class Totals:
-    """What the run has cost so far."""
+    """Costs of the run so far."""
 
     passes: int = 0
     rounds: int = 0
     oracle_calls: int = 0
-    calls_saved: int = 0  # by constraints from recent offenders
+    calls_saved: int = 0  # by trying recent offenders first
     offenders: int = 0  # received from workers
-    kept: int = 0  # of these, that went into the cache
-    stale: int = 0  # that were no longer violated when they arrived
+    kept: int = 0  # of these, added to the cache
+    stale: int = 0  # of these, no longer violated on arrival
     pruned: int = 0
     coalesced: int = 0
     wire_bytes: int = 0  # of constraints' rows, from workers to the coordinator
     published_bytes: int = 0  # of weights, before they are copied to every worker
     bytes_read: int = 0
-    gets: int = 0  # objects asked for to read them
+    gets: int = 0  # objects requested to read them
     read_seconds: float = 0.0
     scan_seconds: float = 0.0
     idle_seconds: float = 0.0  # of workers' threads, together
     wait_seconds: float = 0.0  # of the coordinator
     ascent_seconds: float = 0.0
 
-    def told(self) -> dict[str, Any]:
-        """By name. `asdict` would look into every number whether there is something in it to copy."""
+    def as_dict(self) -> dict[str, Any]:
+        """Values by name; faster than `dataclasses.asdict`, which copies every value."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
@@ -50,15 +50,15 @@ class Round:
     cache_bytes: int
     support: int
     totals: dict[str, Any]
-    slack: str = "example"  # who shares one
-    events: list[str] = field(default_factory=list)  # what was done to the cache or to the groups, and what went wrong
-    staleness: list[int] = field(default_factory=list)  # reports by how many versions old they were on arrival
+    slack: str = "example"  # which examples share one
+    events: list[str] = field(default_factory=list)  # changes of the cache or the groups, and failures
+    staleness: list[int] = field(default_factory=list)  # counts of reports by versions behind on arrival
     workers: dict[str, list[float]] = field(default_factory=dict)  # examples scanned and busy seconds of each
 
 
 @dataclass(slots=True)
 class Since:
-    """What has happened since the last line of the run log."""
+    """Reports received since the last line of the run log."""
 
     seconds: float
     busy: float = 0.0

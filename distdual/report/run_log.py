@@ -1,7 +1,6 @@
-"""Who is told of a run? Logs: of its beginning, of every round, of its end. One writes a JSON object a line."""
+"""The protocol of a log, and the log file with one JSON object per line."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -9,38 +8,38 @@ from types import TracebackType
 from typing import IO, Any, NamedTuple, Protocol
 
 from distdual.errors import InputError
+from distdual.json_floats import finite_values
 from distdual.report.round_log import Round
 
 
 class About(NamedTuple):
-    """What is known of a run before its first round."""
+    """The facts about a run that are known before its first round."""
 
-    config: dict[str, Any]  # all but how to reach the storage
+    config: dict[str, Any]  # without storage options
     n_examples: int
     n_shards: int
-    dask: str | None = None  # where Dask shows what its workers do
+    dask: str | None = None  # URL of Dask's dashboard
 
 
 class Log(Protocol):
-    """Told of a run as it goes; a run that is resumed tells its earlier rounds again. It may not fail a run."""
+    """A receiver of rounds. A resumed run repeats its earlier rounds. A log must not raise during a run."""
 
     def begin(self, about: About) -> None: ...
 
     def write(self, line: Round) -> None: ...
 
     def end(self, certificate: Mapping[str, Any]) -> None:
-        """Not called where a run ends without one."""
+        """Receive the certificate; not called if the run ends without one."""
         ...
 
 
 def as_line(line: Round) -> dict[str, Any]:
-    """A round as JSON knows it, with None for a number that is not finite. It shares the round's tables."""
-    values = {each.name: getattr(line, each.name) for each in fields(line)}
-    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
+    """A round as a dict for JSON, with None for numbers that are not finite; nested tables are not copied."""
+    return finite_values({each.name: getattr(line, each.name) for each in fields(line)})
 
 
 class RunLog:
-    """A log file, or nothing if no path is given."""
+    """A log file, or a log that does nothing if `path` is None."""
 
     def __init__(self, path: str | None) -> None:
         self.file: IO[str] | None = None
@@ -59,7 +58,7 @@ class RunLog:
             self.file.close()
 
     def begin(self, about: About) -> None:
-        """Each line of the log is a round."""
+        """Write nothing: each line of the file is a round."""
 
     def write(self, line: Round) -> None:
         if self.file:
@@ -67,9 +66,9 @@ class RunLog:
             self.file.flush()
 
     def end(self, certificate: Mapping[str, Any]) -> None:
-        """The certificate has a file of its own."""
+        """Write nothing: the certificate has its own file."""
 
 
 def to_text(line: Round) -> str:
-    """A JSON object, with null where a number is not finite."""
+    """A round as a JSON object, with null for numbers that are not finite."""
     return json.dumps(as_line(line))

@@ -1,7 +1,7 @@
-"""How is a series drawn so that it can be read on paper, on a phone and in the dark? As SVG, colours left to the page.
+"""Line and bar charts as SVG, with colours from the page's style sheet.
 
-Everything is drawn in a box of 360 × 250, which the page scales: text stays readable where it is 340 pixels wide. Each
-picture carries what a pointer over it is told, so that the page's script has nothing to work out.
+Charts are 360 × 250 units large and scaled by the page; text stays readable at a width of 340 pixels. Each chart
+carries its tooltips as attributes.
 """
 
 import json
@@ -14,7 +14,7 @@ from distdual.report.number_format import number, power
 
 WIDTH, HEIGHT = 360, 250
 LEFT, RIGHT, TOP, BOTTOM = 50, 346, 34, 206
-MOST_POINTS = 240  # of a line, more cannot be told apart
+MOST_POINTS = 240  # per line; more are indistinguishable
 
 
 class Series(NamedTuple):
@@ -24,7 +24,7 @@ class Series(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """Where a value lies between 0 and 1, and the values to write beside the axis."""
+    """A scale from values to [0, 1], with the ticks to label."""
 
     low: float
     high: float
@@ -38,14 +38,14 @@ class Axis(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A value to reach, drawn across."""
+    """A horizontal line at a target value."""
 
     name: str
     value: float
 
 
 def linear_axis(high: float, low: float = 0.0) -> Axis:
-    """About four round numbers, from 0 unless all values lie far from it."""
+    """An axis with about four round ticks, from 0 unless all values are far from it."""
     low = low if low > high / 2 else 0.0
     rough = (high - low if high > low else high or 1.0) / 4
     unit = 10.0 ** math.floor(math.log10(rough))
@@ -56,7 +56,7 @@ def linear_axis(high: float, low: float = 0.0) -> Axis:
 
 
 def log_axis(values: Sequence[float]) -> Axis:
-    """Whole decades around the values that are above 0; of many, not each has its number."""
+    """An axis of whole decades around the positive values, with at most seven ticks."""
     above = [value for value in values if value > 0] or [1.0]
     first, last = math.floor(math.log10(min(above))), math.ceil(math.log10(max(above)))
     last = max(last, first + 1)
@@ -75,35 +75,35 @@ def line_chart(
     note: str = "",
     rule: Rule | None = None,
     marks: Sequence[float] = (),
-    told: Callable[[float], str] = number,
+    value_format: Callable[[float], str] = number,
 ) -> str:
-    """Lines over x, one for each series, cut before the points `cuts` and where a value is None.
+    """Lines over x, one per series, with breaks before the indices `cuts` and at None.
 
-    `marks` are places on the x axis at which something happened; `told` writes a value for the pointer.
+    `marks` are the x values of events; `value_format` formats values in tooltips.
     """
     known = [value for each in series for value in each.y if value is not None]
     if not known:
-        return empty(title, "nothing is proven yet that could be drawn")
+        return empty(title, "no proven values to draw yet")
     values = [*known, rule.value] if rule else known
     across = fitted(linear_axis(max(x), min(x)), max(x))
     up = log_axis(values) if log else linear_axis(max(values))
     drawn = [axes(across, up), *(mark(across, at) for at in marks), ruled(rule, up)]
     drawn += [line(each, x, cuts, across, up) for each in series]
     points = thinned(len(x))
-    tips = [tip(f"{number(x[at])} {x_label}", series, at, told) for at in points]
-    here = pointed([place(across.at(x[at]), LEFT, RIGHT) for at in points], tips)
+    tips = [tip(f"{number(x[at])} {x_label}", series, at, value_format) for at in points]
+    here = tooltip_attributes([position(across.at(x[at]), LEFT, RIGHT) for at in points], tips)
     return frame(title, note, x_label, legend(series, "line"), "".join(drawn), here)
 
 
 def fitted(axis: Axis, high: float) -> Axis:
-    """The axis up to the last value, so that a line that grows fills its box; its numbers stay round."""
+    """The axis cut off at the last value, so that a growing line fills the chart."""
     if not axis.low < high < axis.high:
         return axis
     return axis._replace(high=high, ticks=[tick for tick in axis.ticks if tick <= high * (1 + 1e-9)])
 
 
 def line(series: Series, x: Sequence[float], cuts: Sequence[int], across: Axis, up: Axis) -> str:
-    """One path for each stretch, with a dot at its end."""
+    """One path per unbroken stretch, with a dot at its end."""
     stretches: list[list[tuple[float, float]]] = [[]]
     before = 0
     for at in thinned(len(x)):
@@ -111,7 +111,7 @@ def line(series: Series, x: Sequence[float], cuts: Sequence[int], across: Axis, 
         if value is None or any(before < cut <= at for cut in cuts):
             stretches.append([])
         if value is not None:
-            stretches[-1].append((place(across.at(x[at]), LEFT, RIGHT), place(up.at(value), BOTTOM, TOP)))
+            stretches[-1].append((position(across.at(x[at]), LEFT, RIGHT), position(up.at(value), BOTTOM, TOP)))
         before = at
     drawn = []
     for points in filter(None, stretches):
@@ -123,7 +123,7 @@ def line(series: Series, x: Sequence[float], cuts: Sequence[int], across: Axis, 
 
 
 def thinned(n: int) -> list[int]:
-    """All of n points, or evenly chosen ones and the last where there are too many."""
+    """The indices of n points, or of MOST_POINTS evenly spaced ones and the last."""
     return sorted({*range(0, n, -(-n // MOST_POINTS)), n - 1})
 
 
@@ -136,12 +136,12 @@ def bar_chart(
     ends: Sequence[tuple[float, str]] | None = None,
     note: str = "",
     whole: float | None = None,
-    told: Callable[[float], str] = number,
+    value_format: Callable[[float], str] = number,
 ) -> str:
-    """Stacked bars, the first series at the bottom; `heads` tell the pointer what each bar is.
+    """Stacked bars, the first series at the bottom; `heads` are the titles of the bars' tooltips.
 
-    `ends` are places from 0 to 1 along the x axis, and what is written there; without, each bar has its head below,
-    or as many as there is room for. `whole` is the height of the axis where that is known.
+    `ends` are labels of the x axis with positions from 0 to 1; by default, at most twelve of the heads. `whole` is the
+    height of the axis, if fixed.
     """
     n = len(heads)
     up = linear_axis(whole or max(sum(each.y[bar] or 0.0 for each in series) for bar in range(n)))
@@ -157,34 +157,34 @@ def bar_chart(
                 drawn.append(f'<rect class="bar {each.style}" {box} height="{height:.2f}"/>')
     if ends is None:
         ends = [((bar + 0.5) / n, heads[bar]) for bar in range(0, n, -(-n // 12))]
-    below = "".join(text(place(share, LEFT, RIGHT), BOTTOM + 17, words) for share, words in ends)
-    tips = [tip(heads[bar], series, bar, told) for bar in range(n)]
-    here = pointed([LEFT + (bar + 0.5) * width for bar in range(n)], tips)
+    below = "".join(text(position(share, LEFT, RIGHT), BOTTOM + 17, words) for share, words in ends)
+    tips = [tip(heads[bar], series, bar, value_format) for bar in range(n)]
+    here = tooltip_attributes([LEFT + (bar + 0.5) * width for bar in range(n)], tips)
     keys = legend(series, "bar") if len(series) > 1 else ""
     return frame(title, note, x_label, keys, vertical(up) + below + "".join(drawn), here)
 
 
-def tip(head: str, series: Sequence[Series], at: int, told: Callable[[float], str]) -> str:
-    """What the pointer is told: lines of a head and of each value."""
-    known = [f"{each.name} {told(value)}" for each in series if (value := each.y[at]) is not None]
+def tip(head: str, series: Sequence[Series], at: int, value_format: Callable[[float], str]) -> str:
+    """The text of a tooltip: a title and one line per value."""
+    known = [f"{each.name} {value_format(value)}" for each in series if (value := each.y[at]) is not None]
     return "\n".join([head, *known])
 
 
-def pointed(places: Sequence[float], tips: Sequence[str]) -> str:
-    """Attributes of a picture: where there is something to tell, and what."""
-    at = json.dumps([round(place, 1) for place in places], separators=(",", ":"))
+def tooltip_attributes(positions: Sequence[float], tips: Sequence[str]) -> str:
+    """SVG attributes with the positions and texts of tooltips."""
+    at = json.dumps([round(x, 1) for x in positions], separators=(",", ":"))
     return f'data-at="{at}" data-tips="{escape(json.dumps(tips, separators=(",", ":"), ensure_ascii=False))}"'
 
 
 def axes(across: Axis, up: Axis) -> str:
-    marks = "".join(text(place(across.at(tick), LEFT, RIGHT), BOTTOM + 17, number(tick)) for tick in across.ticks)
+    marks = "".join(text(position(across.at(tick), LEFT, RIGHT), BOTTOM + 17, number(tick)) for tick in across.ticks)
     return vertical(up) + marks
 
 
 def vertical(up: Axis) -> str:
     drawn = []
     for tick in up.ticks:
-        y = place(up.at(tick), BOTTOM, TOP)
+        y = position(up.at(tick), BOTTOM, TOP)
         drawn.append(f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         drawn.append(text(LEFT - 5, y + 3.5, power(tick) if up.log else number(tick), "end"))
     return "".join(drawn)
@@ -193,13 +193,13 @@ def vertical(up: Axis) -> str:
 def ruled(rule: Rule | None, up: Axis) -> str:
     if rule is None:
         return ""
-    y = place(up.at(rule.value), BOTTOM, TOP)
+    y = position(up.at(rule.value), BOTTOM, TOP)
     across = f'<line class="rule" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
     return across + text(LEFT + 4, y - 4, rule.name, "start")
 
 
 def mark(across: Axis, at: float) -> str:
-    x = place(across.at(at), LEFT, RIGHT)
+    x = position(across.at(at), LEFT, RIGHT)
     return f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{BOTTOM - 7}" y2="{BOTTOM}"/>'
 
 
@@ -214,7 +214,7 @@ def legend(series: Sequence[Series], kind: str) -> str:
 
 
 def frame(title: str, note: str, x_label: str, keys: str, content: str, here: str) -> str:
-    """A figure with its title, its legend and what is in it."""
+    """A figure with title, legend and content."""
     below = text((LEFT + RIGHT) / 2, HEIGHT - 6, x_label)
     box = f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}" {here}'
     hair = f'<line class="hair" x1="0" x2="0" y1="{TOP}" y2="{BOTTOM}"/>'
@@ -231,5 +231,5 @@ def text(x: float, y: float, content: str, anchor: str = "middle") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(content)}</text>'
 
 
-def place(share: float, begin: float, end: float) -> float:
+def position(share: float, begin: float, end: float) -> float:
     return begin + min(1.0, max(0.0, share)) * (end - begin)

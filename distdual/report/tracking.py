@@ -1,6 +1,6 @@
-"""Who else keeps runs? MLflow and TensorBoard, where [output] names them; each is an extra, imported only then.
+"""MLflow and TensorBoard logs, for the settings in [output]; both are optional packages, imported on use.
 
-A service that is missing at the beginning is bad input. One that fails later is told of once, and training goes on.
+A service that is unavailable at the start is an InputError. One that fails later is logged once, and training goes on.
 """
 
 import json
@@ -19,16 +19,16 @@ from distdual.report.run_log import About, as_line
 log = logging.getLogger(__name__)
 
 EXPERIMENT = "distdual"
-PATIENCE = 2.0  # seconds for which metrics are gathered before they are sent
-MOST = 500  # metrics that MLflow takes at once, with room to spare
-LONGEST = 500  # characters of a parameter that every store takes
+SEND_SECONDS = 2.0  # between two batches of metrics
+MOST = 500  # metrics per request, well below MLflow's limit
+LONGEST = 500  # characters of a parameter that every store accepts
 
 
 def metrics(line: Round) -> dict[str, float]:
-    """The numbers of a round, without those that are not known yet."""
-    told = as_line(line)
+    """The numbers of a round that are known."""
+    values = as_line(line)
     names = ("lower", "upper", "gap", "estimate", "cache_rows", "cache_bytes", "support", "seconds")
-    found = {name: told[name] for name in names if told[name] is not None}
+    found = {name: values[name] for name in names if values[name] is not None}
     found |= {name: value for name, value in line.totals.items() if isinstance(value, int | float)}
     if sum(line.staleness):
         found["staleness"] = sum(age * n for age, n in enumerate(line.staleness)) / sum(line.staleness)
@@ -38,7 +38,7 @@ def metrics(line: Round) -> dict[str, float]:
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """A config as single keys, such as solver.C, and texts."""
+    """A config as flat keys, such as solver.C, with text values."""
     found: dict[str, str] = {}
     for key, value in table.items():
         if isinstance(value, Mapping):
@@ -86,14 +86,14 @@ class TensorBoardLog:
 
     def _text(self, name: str, value: Mapping[str, Any]) -> None:
         words = json.dumps(value, indent=2, default=str)
-        self.writer.add_text(name, "".join(f"    {line}\n" for line in words.splitlines()))  # as Markdown shows code
+        self.writer.add_text(name, "".join(f"    {line}\n" for line in words.splitlines()))  # a Markdown code block
 
 
 class MlflowLog:
     """A run of the experiment `distdual`, or of MLFLOW_EXPERIMENT_NAME, on a tracking server."""
 
     def __init__(self, uri: str) -> None:
-        # A server that does not answer must not hold up a training for the minutes that MLflow would wait.
+        # By default MLflow waits for minutes for a server that does not answer.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
         try:
@@ -130,16 +130,16 @@ class MlflowLog:
     def begin(self, about: About) -> None:
         from mlflow.entities import Param
 
-        told = {**flat(about.config), "n_examples": str(about.n_examples), "n_shards": str(about.n_shards)}
-        params = [Param(key, value) for key, value in told.items()]
-        for at in range(0, len(params), 100):  # as many as MLflow takes at once
+        values = {**flat(about.config), "n_examples": str(about.n_examples), "n_shards": str(about.n_shards)}
+        params = [Param(key, value) for key, value in values.items()]
+        for at in range(0, len(params), 100):  # MLflow's limit per request
             self._try(self.client.log_batch, self.run, params=params[at : at + 100])
         self._try(self.client.set_tag, self.run, "mlflow.runName", about.config["output"]["url"])
 
     def write(self, line: Round) -> None:
         self.step += 1
         self._add(metrics(line))
-        if time.monotonic() - self.sent > PATIENCE or len(self.waiting) > MOST:
+        if time.monotonic() - self.sent > SEND_SECONDS or len(self.waiting) > MOST:
             self._send()
 
     def end(self, certificate: Mapping[str, Any]) -> None:
@@ -158,12 +158,12 @@ class MlflowLog:
             self._try(self.client.log_batch, self.run, metrics=self.waiting[at : at + MOST])
         self.waiting, self.sent = [], time.monotonic()
 
-    def _try(self, ask: Any, *arguments: Any, **more: Any) -> None:
-        """Ask MLflow for something; once it has failed, no more."""
+    def _try(self, call: Any, *arguments: Any, **more: Any) -> None:
+        """Call MLflow, unless an earlier call failed."""
         if not self.alive:
             return
         try:
-            ask(*arguments, **more)
+            call(*arguments, **more)
         except self.failures as error:
             self.alive = False
             log.warning("output.mlflow: training goes on without %s: %s", self.uri, first_sentence(error))

@@ -1,4 +1,4 @@
-"""From a run, named by its log or by the model it ended with, to its report: an HTML file and a PNG beside it."""
+"""The report of a run, named by its log or its model: an HTML file and a PNG."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,21 +14,21 @@ from distdual.report.plots import new_figure, plot_run
 class Found(NamedTuple):
     log: Path
     lines: list[Line]
-    certificate: dict[str, Any] | None  # of the model, where that was named
+    certificate: dict[str, Any] | None  # None for a log without a model
 
     def about(self, name: str) -> Run:
         return Run(self.lines, name, self.certificate, None if self.certificate is None else self.certificate["target"])
 
 
 def write_report(run: str, out: Path | None = None, *, png: bool = True) -> list[Path]:
-    """Write the report of a run; returns the files. Without `out` they lie beside the log and are named after it."""
+    """Write the report of a run and return its files, by default next to the log and named after it."""
     found = find(run)
     target = out or found.log.with_suffix(".html")
     if target.suffix not in (".html", ".htm"):
-        raise InputError(f"{target}: the report is an HTML file; give it the ending .html")
+        raise InputError(f"{target}: the report is an HTML file; give it the suffix .html")
     picture = target.with_suffix(".png")
     if png:
-        new_figure(1, 1)  # says at once if there is nothing to draw with
+        new_figure(1, 1)  # fails early if matplotlib is missing
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(page(found.about(run)), encoding="utf-8")
@@ -40,14 +40,14 @@ def write_report(run: str, out: Path | None = None, *, png: bool = True) -> list
 
 
 def find(run: str) -> Found:
-    """The log, and the certificate where `run` is a model folder, which knows the log it was trained with."""
+    """The log at `run`, or the certificate and the log of the model folder `run`."""
     if "://" not in run and Path(run).is_file():
         return Found(Path(run), read_log(Path(run)), None)
     folder = Location(run)
     if not folder.exists("model.json"):
-        raise InputError(f"{run}: neither a run log nor a model folder; training writes a log where output.log says")
-    told = read_about(folder).get("config")
-    output = told.get("output") if isinstance(told, dict) else None
+        raise InputError(f"{run}: neither a run log nor a model folder; set output.log to write a log while training")
+    config = read_about(folder).get("config")
+    output = config.get("output") if isinstance(config, dict) else None
     log = output.get("log") if isinstance(output, dict) else None
     if not isinstance(log, str):
         raise InputError(f"{run}: the model was trained without a run log; set output.log and train again")
@@ -58,10 +58,10 @@ def find(run: str) -> Found:
 
 
 def check_same_run(lines: list[Line], certificate: dict[str, Any], names: str) -> None:
-    ends = lines if certificate.get("latent") else lines[-1:]  # the best of several restarts need not be the last
+    ends = lines if certificate.get("latent") else lines[-1:]  # the best restart need not be the last
     if certificate.get("lower") not in [line["lower"] for line in ends]:
-        raise InputError(f"{names} are of different runs: the lower bounds they end with differ; name the log alone")
+        raise InputError(f"{names} belong to different runs: their final lower bounds differ; pass the log alone")
     bounds = (certificate.get(name) for name in ("upper", "gap"))
     proven = all(isinstance(bound, float | None) for bound in bounds) and isinstance(certificate.get("target"), float)
     if not (proven and isinstance(certificate.get("certified"), bool)):
-        raise InputError(f"{names}: certificate.json has no bounds, no target, or does not say whether it was reached")
+        raise InputError(f"{names}: certificate.json lacks bounds, target or certified")

@@ -1,0 +1,9 @@
+"""Scans: the most violated constraint of every example of a shard, at given weights.
+
+shard_reader        reading shards, the next ones while others are computed on
+cv_folds            the examples that a cross-validation run leaves out
+slack_groups        examples that share a slack, and the constraint of such a group
+group_members_file  files that record which examples a group's row combines
+recent_offenders    violated constraints among the latest offenders, without inference
+scan                the scan of one shard, and its report
+"""

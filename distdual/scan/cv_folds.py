@@ -1,7 +1,7 @@
-"""Which examples does a run leave out, to be tested on them later? Those of one fold; nothing is copied or moved.
+"""Cross-validation folds: the examples that a run leaves out and is tested on; no data is copied.
 
-The examples of every run of n_folds neighbours go to one fold each, beginning with a fold that a hash of the seed and
-the number of the run tells: folds differ in size by one at most, and any worker knows an example's fold by its number.
+Each block of n_folds neighbouring examples puts one example into each fold, starting with a fold given by a hash of the
+seed and the block's number. Fold sizes differ by at most one, and any worker can compute an example's fold.
 """
 
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ class Fold:
     seed: int
 
     def holds(self, example: Ints) -> Bools:
-        """Which of these examples, numbered through the whole data set, it consists of."""
+        """Return which of these examples, numbered over the whole data set, are in the fold."""
         held: Bools = folds_of(example, self.n_folds, self.seed) == self.number
         return held
 
 
 def folds_of(example: Ints, n_folds: int, seed: int) -> Ints:
-    """The fold of each example."""
+    """Return the fold of each example."""
     run = example // n_folds
     values = np.full(len(run), seed & 0x7FFFFFFF, dtype=np.int32)
     hashed = identities(run, Keys(np.arange(len(run) + 1), values))

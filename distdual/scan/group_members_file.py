@@ -1,12 +1,12 @@
-"""Where is it written down whose offenders a group's row is the sum of?
+"""Members files: which examples and constraints each row of a slack group combines.
 
-The worker that finds rows writes one file for them; the coordinator keeps but a reference, so that its memory does not
-grow with the data, and `verify` builds the rows again from the data set. A file NUMBER.npz holds plain arrays:
+The worker that finds rows writes one file for them. The coordinator keeps only a reference, so its memory does not grow
+with the data, and `verify` rebuilds the rows from the data set. A file NUMBER.npz holds plain arrays:
 
-    begin, end   (n_rows,) the examples of the shard that bits speak of
-    bits         one bit for each of these, row by row, each row padded to whole bytes: is the example a member?
-    lengths      how many numbers the key of each member has; a single one where all have as many
-    keys         the numbers, member by member, in the smallest type that holds them
+    begin, end   (n_rows,) the range of the shard's examples that each row's bits cover
+    bits         one bit per example in that range, set for members; each row is padded to whole bytes
+    lengths      the length of each member's key; a single number if all are equal
+    keys         the keys, member by member, in the smallest type that holds them
 """
 
 import io
@@ -27,7 +27,7 @@ from distdual.scan.slack_groups import Members
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """A file of members, in the folder of a run."""
+    """The members file of a given number, in the folder of a run."""
 
     folder: Location
     number: int
@@ -37,7 +37,7 @@ class Notes:
         return f"{self.number:08d}.npz"
 
     def write(self, members: Members) -> None:
-        """Nothing is written where there are no rows."""
+        """Write the file, unless there are no rows."""
         if len(members.indptr) > 1:
             self.folder.write(self.name, pack(members))
 
@@ -47,7 +47,7 @@ class Notes:
         except (ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(f"{self.folder}/{self.name}: not a file of members: {error}") from None
+            raise InputError(f"{self.folder}/{self.name}: not a members file: {error}") from None
 
 
 def pack(members: Members) -> bytes:
@@ -73,32 +73,32 @@ def pack(members: Members) -> bytes:
 
 
 def unpack(arrays: Mapping[str, NDArray[Any]]) -> Members:
-    """Members as they were packed; what does not fit together is a ValueError."""
+    """Return the members that `pack` packed; raise ValueError if the arrays are inconsistent."""
     begin, end, bits, lengths, values = (arrays[name] for name in ("begin", "end", "bits", "lengths", "keys"))
     if not all(part.ndim == 1 and part.dtype.kind in "iu" for part in (begin, end, bits, lengths, values)):
-        raise ValueError("flat arrays of whole numbers are expected")
+        raise ValueError("expected flat arrays of integers")
     if len(begin) != len(end) or (begin < 0).any() or (end <= begin).any():
-        raise ValueError("a row begins behind its end")
+        raise ValueError("a row begins after its end")
     starts = np.concatenate([[0], np.cumsum((end - begin + 7) // 8)]).astype(np.int64)
     if bits.dtype != np.uint8 or len(bits) != starts[-1]:
-        raise ValueError(f"{len(bits)} bytes of bits, {starts[-1]} are expected")
+        raise ValueError(f"{len(bits)} bytes of bits, expected {starts[-1]}")
     place = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
     row = np.searchsorted(8 * starts, place, side="right") - 1
     example = (begin[row] + place - 8 * starts[row]).astype(np.int64)
     if (example >= end[row]).any():
-        raise ValueError("a bit is set behind the end of its row")
+        raise ValueError("a bit is set after the end of its row")
     if len(lengths) not in (1, len(example)) or (lengths < 0).any():
-        raise ValueError(f"keys of {len(lengths)} members, {len(example)} are expected")
+        raise ValueError(f"keys of {len(lengths)} members, expected {len(example)}")
     each = np.full(len(example), lengths[0]) if len(lengths) == 1 else lengths
     indptr = np.concatenate([[0], np.cumsum(each)]).astype(np.int64)
     if indptr[-1] != len(values):
-        raise ValueError(f"{len(values)} numbers in keys, {indptr[-1]} are expected")
+        raise ValueError(f"{len(values)} numbers in keys, expected {indptr[-1]}")
     rows = np.searchsorted(row, np.arange(len(begin) + 1)).astype(np.int64)
     return Members(rows, example, Keys(indptr, values.astype(np.int32)))
 
 
 def smallest(values: NDArray[np.int32]) -> NDArray[Any]:
-    """The same numbers in the smallest signed type that holds them."""
+    """Return the numbers in the smallest signed type that holds them."""
     for dtype in (np.int8, np.int16):
         limits = np.iinfo(dtype)
         if not len(values) or (values.min() >= limits.min and values.max() <= limits.max):

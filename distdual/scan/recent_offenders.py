@@ -1,7 +1,7 @@
-"""Do a shard's recent offenders give a constraint that is violated enough? (Joachims et al., section 4)
+"""Violated constraints among a shard's recent offenders, found without inference (Joachims et al., section 4).
 
-The last files of members that were written for a shard are the cache: a worker needs no memory of its own, and finds
-the same wherever it runs. What it finds bounds P(w) from below only, so it is never used for an upper bound.
+The shard's latest members files serve as the cache, so that every worker finds the same without state of its own. The
+losses found this way bound P(w) from below only, and are never used for an upper bound.
 """
 
 import numpy as np
@@ -14,11 +14,11 @@ from distdual.problems.constraint_hash import are_new, identities
 from distdual.scan.group_members_file import Notes
 from distdual.scan.slack_groups import CHUNK, Members, build
 
-MOST_BYTES = 64 << 20  # of the files that a scan looks at, newest first
+MOST_BYTES = 64 << 20  # of the files that a scan reads, newest first
 
 
 def recent_offenders(problem: Problem, shard: Shard, w: Floats, recent: tuple[Notes, ...]) -> Offenders:
-    """The worst of each example's recent offenders; slack 0 where it has none that is violated."""
+    """Return the worst recent offender of each example, with slack 0 where none is violated."""
     known = gather(recent)
     slack = np.empty(len(known.example))
     for begin in range(0, len(slack), CHUNK):
@@ -35,12 +35,12 @@ def recent_offenders(problem: Problem, shard: Shard, w: Floats, recent: tuple[No
 
 
 def whole(rows: Rows) -> Rows:
-    """Sparse rows of a user's own problem may be views of every other number, which kernels do not take."""
+    """Copy the sparse rows of a user's own problem if they are strided views, which kernels do not accept."""
     return CsrRows(*(np.ascontiguousarray(part) for part in rows)) if isinstance(rows, CsrRows) else rows
 
 
 def gather(recent: tuple[Notes, ...]) -> Members:
-    """Each offender that the files name, once, the newest first; as many files as there is room for."""
+    """Return each offender in the files once, newest first, from as many files as fit in MOST_BYTES."""
     parts: list[Members] = []
     n_bytes = 0
     for notes in recent:

@@ -1,4 +1,4 @@
-"""What does a worker find in one shard at one w? Pure: the same arguments give the same report."""
+"""The scan of one shard at one w: the worst offender of each example, and the loss. Pure."""
 
 import time
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from distdual.scan.slack_groups import EXAMPLE, SHARD, fingerprints, group_membe
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Which data set to read; `fingerprint` makes sure that all processes read the same one."""
+    """A reference to a data set; `fingerprint` ensures that all processes read the same one."""
 
     location: Location
     fingerprint: str
@@ -39,18 +39,18 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Ask for the worst offender of examples begin … end − 1 of one shard at weights `version`."""
+    """A request for the worst offenders of examples begin … end − 1 of one shard, at weights `version`."""
 
     shard: int
     version: int
-    known: Identities  # offenders that need not be sent: the coordinator has them
+    known: Identities  # offenders that the coordinator already has
     begin: int = 0
-    end: int | None = None  # to the last
+    end: int | None = None  # None: to the last
     grain: int = EXAMPLE  # examples that share a slack; `begin` is a multiple of it
-    notes: Notes | None = None  # where to write down who the members of a group's row are
-    recent: tuple[Notes, ...] = ()  # if any: look for constraints among these offenders, without the oracle
-    fold: Fold | None = None  # examples that count as if they were not there
-    ticket: int = 0  # which of the scans under way it is; the report bears the same
+    notes: Notes | None = None  # where to record the members of each group's row
+    recent: tuple[Notes, ...] = ()  # if any, search only these offenders, without inference
+    fold: Fold | None = None  # examples to leave out
+    ticket: int = 0  # identifies a pending scan; repeated in its report
 
     @property
     def nbytes(self) -> int:
@@ -61,26 +61,26 @@ class ShardReport(NamedTuple):
     shard: int
     version: int
     exact: bool
-    n_examples: int  # that the oracle was asked about
+    n_examples: int  # on which inference ran
     loss: float  # Σ_i cost_i ξ_i(w) over the examples scanned
     offenders: Constraints  # violated and not known
-    new_loss: float  # the part of `loss` that these show
+    new_loss: float  # the part of `loss` that these account for
     bytes_read: int
     read_seconds: float
     compute_seconds: float
     ticket: int = 0
     gets: int = 0
-    worker: str = ""  # who made it; "" for this process
+    worker: str = ""  # its name; "" for this process
 
 
 def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> ShardReport:
-    """One loss-augmented inference per example; rows are built only for offenders that are new."""
+    """Run loss-augmented inference on each example, and build the rows of new offenders."""
     begin = time.perf_counter()
     shard = loaded.shard
     if (scan.begin, scan.end) != (0, None):
         shard = shard.piece(scan.begin, shard.n_examples if scan.end is None else scan.end)
     if scan.grain != EXAMPLE or scan.recent:
-        shard = replace(shard, kept=False)  # rows are looked at, or summed up, here
+        shard = replace(shard, kept=False)  # rows are read or summed here
     found = recent_offenders(problem, shard, w, scan.recent) if scan.recent else problem.offenders(w, shard)
     if scan.fold is not None:
         left_out = scan.fold.holds(np.arange(shard.first, shard.first + shard.n_examples))
@@ -111,7 +111,7 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
 
 
 def offending(problem: Problem, shard: Shard, found: Offenders, scan: Scan) -> tuple[Constraints, Ints]:
-    """What is violated and not known: a constraint an example, or one for each group of them; and their examples."""
+    """Return the new violated constraints, one per example or per group, and the examples they cover."""
     if scan.grain == EXAMPLE:
         violated = np.flatnonzero(found.slack > 0)
         keys = found.keys.take(violated)
@@ -129,20 +129,20 @@ def offending(problem: Problem, shard: Shard, found: Offenders, scan: Scan) -> t
 
 
 def load_and_scan(source: Openable, problem: Problem, w: Floats, scan: Scan) -> ShardReport:
-    """For data that does not fit in memory: read, scan, forget."""
+    """Read a shard, scan it and forget it, for data that does not fit in memory."""
     with streamed(source, scan.shard) as loaded:
         return scan_shard(problem, made_lean(loaded) if wants_lean(problem) else loaded, w, scan)
 
 
 def wants_lean(problem: Problem) -> bool:
-    """Whether to leave out zeros where most features are: to find them takes as long as a few inner products.
+    """Whether to drop zeros from mostly-zero features, which takes as long as a few inner products.
 
-    A user's own problem gets features as they are stored, as it may look into them.
+    A user's own problem gets features as they are stored.
     """
     return is_ours(problem) and problem.reads_often
 
 
 def is_ours(problem: Problem) -> bool:
-    """Not a user's own, even if that builds on one of ours."""
+    """Whether the problem is built in; a user's subclass of a built-in problem is not."""
     inner = problem.problem if isinstance(problem, Completed) else problem
     return type(inner).__module__.startswith("distdual.")

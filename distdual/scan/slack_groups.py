@@ -1,10 +1,10 @@
-"""Which examples share a slack, and what is the constraint of such a group?
+"""Slack groups: examples that share a slack, and the constraint of such a group.
 
     Σ_{i of G} cost_i ξ_i(w) = max over choices of  Σ_i cost_i (l_ij − ⟨w, x_ij⟩)
 
-A group's row and margin are the sums over its members' offenders, weighted by cost; a member whose constraints all hold
-adds nothing. Its slack costs C. The optimum is the same for every partition (Joachims et al., Theorem 1, group by
-group). Sums are kept in float64: rounded ones would be no constraints of the problem.
+A group's row and margin are the sums over its members' offenders, weighted by cost; members without a violated one
+add nothing. Its slack costs C. The optimum is the same for every partition (Joachims et al., Theorem 1, applied to each
+group). Sums stay in float64: rounded ones would not be constraints of the problem.
 """
 
 from typing import NamedTuple
@@ -30,13 +30,13 @@ from distdual.problems.base import Constraints, Keys, Problem
 from distdual.problems.constraint_hash import Identities, identities
 
 EXAMPLE = 1
-SHARD = 1 << 40  # examples a group: no shard has more
+SHARD = 1 << 40  # examples per group: more than any shard has
 ALL = 1 << 41
 CHUNK = 4096  # examples whose rows are built at a time
 
 
 def grain_of(slack: str) -> int:
-    """Examples a group, from "example", "block:N", "shard" or "all"."""
+    """Return the examples per group for "example", "block:N", "shard" or "all"."""
     named = {"example": EXAMPLE, "shard": SHARD, "all": ALL}
     return named[slack] if slack in named else int(slack.partition(":")[2])
 
@@ -46,7 +46,7 @@ def name_of(grain: int) -> str:
 
 
 def groups_of(example: Ints, grain: int, first: Ints) -> Ints:
-    """The group of each example: the number of its first member. `first` are the first examples of the shards."""
+    """Return the group of each example: the number of its first member. `first` holds each shard's first example."""
     if grain == ALL:
         return np.zeros_like(example)
     begin = first[np.searchsorted(first, example, side="right") - 1]
@@ -54,7 +54,7 @@ def groups_of(example: Ints, grain: int, first: Ints) -> Ints:
 
 
 class Members(NamedTuple):
-    """Which examples of a shard go into each row of a group, and by which of their constraints."""
+    """The examples of a shard that each group's row combines, and the keys of their constraints."""
 
     indptr: Ints  # (n_rows + 1,) into the others
     example: Ints  # within the shard, ascending within a row
@@ -68,14 +68,14 @@ class Members(NamedTuple):
 
 
 def group_members(chosen: Ints, keys: Keys, grain: int) -> Members:
-    """Members of the groups that have any, from the examples of a shard, ascending, that are to go in."""
+    """Group the chosen examples of a shard, given in ascending order; empty groups are left out."""
     group = chosen // grain
     starts = np.flatnonzero(np.append(True, group[1:] != group[:-1])[: len(group)])
     return Members(np.append(starts, len(group)), chosen, keys)
 
 
 def fingerprints(first: int, members: Members, grain: int) -> tuple[Ints, Keys]:
-    """The group of each row and, as its key, 64 bits that tell its members and their constraints."""
+    """Return the group of each row and, as its key, a 64-bit hash of its members and their constraints."""
     n = len(members.indptr) - 1
     folded = np.empty(n, dtype=np.uint64)
     fold(identities(first + members.example, members.keys), members.indptr, folded)
@@ -84,7 +84,7 @@ def fingerprints(first: int, members: Members, grain: int) -> tuple[Ints, Keys]:
 
 
 def sum_members(problem: Problem, shard: Shard, members: Members) -> tuple[Floats, Features]:
-    """Margins and rows of groups, built some examples at a time."""
+    """Return the margins and rows of groups, built CHUNK examples at a time."""
     n = len(members.indptr) - 1
     margin, parts = np.zeros(n), []
     for begin, end in runs(members.indptr, CHUNK):
@@ -105,14 +105,14 @@ def sum_members(problem: Problem, shard: Shard, members: Members) -> tuple[Float
 
 
 def build(problem: Problem, shard: Shard, members: Members, begin: int, end: int) -> Constraints:
-    """The constraints of members begin … end − 1; a problem that looks at all of its shard is shown a piece."""
+    """Build the constraints of members begin … end − 1 from the piece of the shard that holds them."""
     chosen = members.example[begin:end]
     low, high = int(chosen.min()), int(chosen.max()) + 1
     return problem.constraints(shard.piece(low, high), chosen - low, members.keys.take(slice(begin, end)))
 
 
 def runs(indptr: Ints, most: int) -> list[tuple[int, int]]:
-    """Neighbouring rows that have at most so many members together; a row that has more stands alone."""
+    """Split rows into ranges of at most `most` members; a row that has more is a range of its own."""
     found, begin = [], 0
     while begin < len(indptr) - 1:
         end = int(np.searchsorted(indptr, indptr[begin] + most, side="right")) - 1
@@ -122,7 +122,7 @@ def runs(indptr: Ints, most: int) -> list[tuple[int, int]]:
 
 
 def sum_rows(rows: Rows, weight: Floats, indptr: Ints, n_weights: int) -> Features:
-    """Row g is Σ weight_k x_k over k in indptr_g … indptr_{g + 1} − 1: dense or CSR, whichever is smaller."""
+    """Sum rows: row g is Σ weight_k x_k over k in indptr_g … indptr_{g + 1} − 1, dense or CSR, whichever is smaller."""
     n = len(indptr) - 1
     lengths = row_lengths(rows)
     if isinstance(rows, DenseRows) or 12 * int(lengths.sum()) >= 8 * n * n_weights:
@@ -137,7 +137,7 @@ def sum_rows(rows: Rows, weight: Floats, indptr: Ints, n_weights: int) -> Featur
 
 
 def row_lengths(rows: Rows) -> Ints:
-    """How many values each row can have that are not 0."""
+    """Return an upper bound on the non-zero values of each row."""
     if isinstance(rows, OuterRows):
         lengths: Ints = 2 * row_lengths(rows.x)[rows.at]
         return lengths
@@ -147,7 +147,7 @@ def row_lengths(rows: Rows) -> Ints:
 
 
 def expand(rows: Rows) -> CsrRows:
-    """Rows in CSR form, their columns in any order."""
+    """Return rows in CSR form, with columns in any order."""
     if not isinstance(rows, OuterRows):
         return as_csr(rows, np.int32)
     n_weights = rows.width * (1 + int(max(rows.plus.max(initial=0), rows.minus.max(initial=0))))
@@ -164,7 +164,7 @@ def expand(rows: Rows) -> CsrRows:
 
 
 def smaller(rows: Features, n_weights: int) -> Features:
-    """Dense or CSR, whichever takes fewer bytes."""
+    """Return rows as dense or CSR, whichever takes fewer bytes."""
     n_values = np.count_nonzero(rows.values) if isinstance(rows, DenseRows) else len(rows.values)
     index_type = np.int32 if n_weights < 2**31 else np.int64
     if 12 * n_values + 8 < 8 * n_rows(rows) * n_weights:
@@ -173,7 +173,7 @@ def smaller(rows: Features, n_weights: int) -> Features:
 
 
 def join_smaller(parts: list[Features], n_weights: int) -> Features:
-    """All parts one below the other, in the format that is smaller for all of them together."""
+    """Stack all parts, in the format that is smaller for the whole."""
     if not parts:
         return CsrRows(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0))
     if len({type(part) for part in parts}) == 1:
@@ -187,7 +187,7 @@ def join_smaller(parts: list[Features], n_weights: int) -> Features:
 
 @bare_kernel
 def fold(ids: Identities, indptr: Ints, out: Identities) -> None:
-    """One number of 64 bits for each run of them, in which their order counts; fills `out`."""
+    """Hash each run of identities, in order, into 64 bits; fills `out`."""
     for g in range(len(out)):
         state = np.uint64(indptr[g + 1] - indptr[g])
         for k in range(indptr[g], indptr[g + 1]):
@@ -200,7 +200,7 @@ def fold(ids: Identities, indptr: Ints, out: Identities) -> None:
 def add_margins(margin: Floats, weight: Floats, indptr: Ints, out: Floats) -> None:
     """out_g += Σ weight_k margin_k over the run of g.
 
-    Summed apart from `out`: else the compiler would choose the order of summation by where the arrays lie in memory.
+    Sums in a local variable: else the order of summation could depend on where the arrays lie in memory.
     """
     for g in range(len(out)):
         total = 0.0
@@ -219,9 +219,9 @@ def add_runs(rows: Rows, weight: Floats, indptr: Ints, out: Floats) -> None:
 
 @kernel
 def add_sparse_runs(rows: CsrRows, weight: Floats, indptr: Ints, total: Floats, touched: Floats, out: CsrRows) -> int:
-    """The same into CSR rows with ascending columns; fills `out` and returns how many values it has.
+    """Sum runs of rows into CSR rows with ascending columns; fills `out` and returns its number of values.
 
-    `total` and `touched`, one entry a weight, are all zero before and after.
+    `total` and `touched`, one entry per weight, are all zero before and after.
     """
     used = 0
     for g in range(len(indptr) - 1):

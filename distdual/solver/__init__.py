@@ -1,0 +1,17 @@
+"""The solver: maximises the dual over the constraints that scans found.
+
+regularizer   the regulariser R(w), its conjugate, and priors
+metric        inner products and updates of w under R
+growable      arrays that grow in place
+cache_index   slots of the cache, sorted by slack group
+gram          inner products of constraints within a group
+cache         the constraint cache: rows, margins, α and groups
+active_set    the subproblem of one large group
+group_step    one ascent step on a group
+extrapolate   steps along the direction of several sweeps
+sweep         sweeps of coordinate ascent over groups
+free_set_cg   conjugate gradients on the free α
+gap           the relative duality gap
+ascent_plan   limits of one ascent
+solver        the warm-started maximiser of D(α)
+"""

@@ -1,6 +1,6 @@
-"""How is the best α of a large group found, all at once? By an active set: Newton steps on the α that are above 0.
+"""An active-set method for large groups: Newton steps on all α > 0 of a group at once.
 
-Single steps and trades would take too long to add up to the optimum there.
+Single and pairwise steps would converge too slowly there.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""How long an ascent on the cached problem lasts."""
+"""The plan of an ascent on the cached problem."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Ascent:
-    """How long to work on the cached problem."""
+    """When to stop working on the cached problem."""
 
     tolerance: float  # until its gap is at most this …
-    max_sweeps: int  # … or so many sweeps are done …
-    slope: bool = False  # … or, if set, until a sweep gains less per unit of work than the round did, its scan included
-    patience: float = np.inf  # … or until so many times the work of the round's scan is spent
-    confirm: bool = True  # whether a pass over the cache must show that gap, or UB′, which may be too low, will do
+    max_sweeps: int  # … or this many sweeps are done …
+    slope: bool = False  # … or, if set, a sweep gains less per unit of work than the round with its scan
+    patience: float = np.inf  # … or this multiple of the work of the round's scan is spent
+    confirm: bool = True  # require a pass over the cache to show the gap; UB′ may be too low
     trusting: bool = False  # … unless scans have shown how far off UB′ is
-    revisits: int = 0  # instead of sweeps: so many visits to random groups for every new constraint
-    chunk: int = 0  # new constraints between such visits; 0 for all at once
+    revisits: int = 0  # instead of sweeps: visits to random groups per new constraint
+    chunk: int = 0  # new constraints between such visits; 0: all at once

@@ -1,7 +1,7 @@
-"""Which constraints does the coordinator hold, and which of them share a slack?
+"""The constraint cache: rows, margins and α of the constraints met so far, and the groups that share a slack.
 
-Constraints live in slots that never move between prunings. Arrays grow in place. `members` lists the slots group by
-group, so that a kernel meets the constraints of one slack together wherever their rows lie.
+Constraints live in slots that move only when the cache is pruned. Arrays grow in place. `members` lists the slots group
+by group, so that a kernel visits the constraints of one slack together wherever their rows are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ from distdual.solver.metric import Plain, Space, curvature, space_of
 from distdual.solver.regularizer import Prior
 
 NO_REFERENCE = np.iinfo(np.int64).max
-WORTHWHILE = 0.05  # share of all constraints that is worth moving the others for
+WORTHWHILE = 0.05  # smallest share of constraints worth dropping, as the others must move
 NO_REFERENCES: Ints = np.empty(0, dtype=np.int64)
 STORED = (
     "example",
@@ -49,11 +49,11 @@ STORED = (
     "key_values",
     "gram_indptr",
     "gram",
-)  # with the rows, all that a checkpoint has to keep; inner products too, which would take long to find again
+)  # saved in checkpoints beside the rows; inner products too, as computing them again is slow
 
 
 class View(NamedTuple):
-    """The arrays of a cache as kernels take them; valid until the cache changes."""
+    """The arrays of a cache for kernels, valid until the cache changes."""
 
     space: Space
     rows: Rows
@@ -70,8 +70,8 @@ class View(NamedTuple):
 class ConstraintCache:
     """The constraints met so far, their α, and the groups that share a slack.
 
-    The group of a constraint is its example, or the first example of several that share a slack; negative numbers are
-    groups of their own that belong to no example.
+    The group of a constraint is its example, or the first example of several that share a slack; negative groups hold
+    the constraints w_k ≥ 0, which belong to no example.
     """
 
     def __init__(self, C: float, prior: Prior, room: Room = ROOM) -> None:
@@ -92,13 +92,13 @@ class ConstraintCache:
         self.curve = growing(np.float64)
         self.identity = growing(np.uint64)
         self.idle = growing(np.int32)  # scans since α was last above 0
-        self.reference = growing(np.int64)  # see ledger; only where there are groups of examples
+        self.reference = growing(np.int64)  # see coordinator/provenance.py; only with groups of examples
         self.referenced = False
         self.images = growing(np.float64, self.prior.n_weights if self.prior.full else 0)
         self.key_indptr = growing(np.int64)
         self.key_indptr.extend(np.zeros(1, dtype=np.int64))
         self.key_values = growing(np.int32)
-        self.gram_indptr = growing(np.int64)  # see space.Plain
+        self.gram_indptr = growing(np.int64)  # see metric.Plain
         self.gram = growing(np.float64)
         self.members: Ints = np.empty(0, dtype=np.int64)
         self.group_indptr: Ints = np.zeros(1, dtype=np.int64)
@@ -117,7 +117,7 @@ class ConstraintCache:
 
     @property
     def single(self) -> bool:
-        """No two constraints share a slack."""
+        """Whether no two constraints share a slack."""
         return self.n_groups == len(self)
 
     @property
@@ -127,7 +127,7 @@ class ConstraintCache:
         return sum(column.nbytes for column in columns) + groups + (self.rows.nbytes if self.rows else 0)
 
     def nbytes_with(self, parts: list[Constraints]) -> int:
-        """What it would take with these added, each of them new."""
+        """Return the size of the cache with these constraints added, all of them new."""
         own = self._columns if self.referenced else [*self._columns, self.reference]
         flat = sum(column.buffer.itemsize * max(1, column.width) for column in own) + 40  # indptr, members, groups
         group = np.searchsorted(self.group_example, np.concatenate([part.example for part in parts]))
@@ -159,15 +159,20 @@ class ConstraintCache:
             Scratch.of(self.group_indptr),
         )
 
+    def support(self) -> Ints:
+        """Slots of the constraints of examples with α > 0, group by group."""
+        slots: Ints = self.members[(self.alpha.view[self.members] > 0) & (self.example.view[self.members] >= 0)]
+        return slots
+
     def keys(self) -> Keys:
         return Keys(self.key_indptr.view, self.key_values.view)
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Everything but the rows, as `restore` takes it; views, which die with the next change."""
+        """Return all columns but the rows, as views that are valid until the next change."""
         return {name: getattr(self, name).view for name in STORED}
 
     def restore(self, rows: Rows | None, columns: Mapping[str, NDArray[Any]], *, referenced: bool) -> None:
-        """Hold these constraints, in these slots, and no others."""
+        """Replace the content of the cache by these constraints, in these slots."""
         self.clear()
         self.referenced = referenced
         for name in STORED:
@@ -182,23 +187,23 @@ class ConstraintCache:
             self._index(np.arange(len(self)))
 
     def known(self, first: int, last: int) -> Identities:
-        """What the cache holds of examples first … last − 1."""
+        """Return the identities of the cached constraints of examples first … last − 1."""
         begin, end = np.searchsorted(self.group_example, [first, last])
         slots = self.members[self.group_indptr[begin] : self.group_indptr[end]]
         known: Identities = self.identity.view[slots]
         return known
 
     def holds_any(self, example: Ints) -> bool:
-        """Whether there are constraints of one of these examples, or groups."""
+        """Whether the cache holds constraints of any of these examples or groups."""
         if not self.n_groups:
             return False
         group = np.minimum(np.searchsorted(self.group_example, example), self.n_groups - 1)
         return bool((self.group_example[group] == example).any())
 
     def insert(self, *parts: Constraints, references: Sequence[Ints] = ()) -> Ints:
-        """Add the constraints that are not here yet, with α = 0; no two parts share examples. Returns their slots.
+        """Add the constraints that are not cached yet, with α = 0, and return their slots; parts share no examples.
 
-        `references`, one array for each part, say what rows of groups are made of; see ledger.
+        `references`, one array per part, identify the members of groups' rows; see coordinator/provenance.py.
         """
         if references and not self.referenced:
             self.referenced = True
@@ -210,12 +215,12 @@ class ConstraintCache:
         return slots
 
     def _extend_gram(self, slots: Ints) -> None:
-        """Inner products of new constraints with the older ones of their groups; outer rows have theirs for free."""
+        """Add the inner products of new constraints with the older ones of their groups; outer rows need none."""
         if not isinstance(self.rows, GrowingFeatures) or not self.prior.plain:
             return
         if not self.gram_indptr.size:
             self.gram_indptr.extend(np.zeros(1, dtype=np.int64))
-        if self.single:  # nobody has an older sibling
+        if self.single:  # no constraint has an older sibling
             self.gram_indptr.extend(np.zeros(len(slots), dtype=np.int64))
             return
         start = self.group_indptr[np.searchsorted(self.group_example, self.example.view[slots])]
@@ -227,7 +232,7 @@ class ConstraintCache:
         self.gram.extend(values)
 
     def _places(self) -> tuple[Ints, Ints]:
-        """Where each slot stands in `members`, and where its group starts there."""
+        """Return the position of each slot in `members`, and of the start of its group."""
         place, start = np.empty(len(self), dtype=np.int64), np.empty(len(self), dtype=np.int64)
         place[self.members] = np.arange(len(self))
         start[self.members] = np.repeat(self.group_indptr[:-1], np.diff(self.group_indptr))
@@ -238,7 +243,7 @@ class ConstraintCache:
         fresh = are_absent(
             new.example, identity, self.group_example, self.group_indptr, self.members, self.identity.view
         )
-        if not (np.diff(new.example) > 0).all():  # two may be the same
+        if not (np.diff(new.example) > 0).all():  # may hold duplicates
             fresh &= are_new(identity, identity[:0])
         if not fresh.all():
             new, identity = new.take(np.flatnonzero(fresh)), identity[fresh]
@@ -264,10 +269,7 @@ class ConstraintCache:
         return slots
 
     def _extend_rows(self, new: Constraints) -> GrowingFeatures | GrowingOuter:
-        """From here on rows have a place of their own, whatever they referred to; returns all of them.
-
-        The first ones decide whether zeros are stored: sweeps read rows over and over.
-        """
+        """Copy new rows into the cache and return all rows; the first ones decide whether zeros are stored."""
         if isinstance(new.rows, OuterRows):
             if self.rows is None:
                 self.rows = GrowingOuter(new.rows, room=self.room, sparse=are_mostly_zeros(new.rows.x))
@@ -275,14 +277,14 @@ class ConstraintCache:
             self.rows.extend(new.rows, self._sibling(new.example))
         else:
             if self.rows is None:
-                sparse = not self.prior.full and are_mostly_zeros(new.rows)  # with it, rows e_k of weights are first
+                sparse = not self.prior.full and are_mostly_zeros(new.rows)  # with a full prior, rows e_k come first
                 self.rows = GrowingFeatures(new.rows, room=self.room, sparse=sparse)
             assert isinstance(self.rows, GrowingFeatures)
             self.rows.extend(new.rows)
         return self.rows
 
     def _sibling(self, example: Ints) -> Ints:
-        """The slot of some constraint of each example, or −1 where there is none yet."""
+        """Return the slot of some constraint of each example, or −1."""
         if not self.n_groups:
             return np.full(len(example), -1)
         group = np.minimum(np.searchsorted(self.group_example, example), self.n_groups - 1)
@@ -290,16 +292,16 @@ class ConstraintCache:
         return np.where(here, self.members[self.group_indptr[group]], -1)
 
     def insert_nonnegative(self, like: Rows | ReferredRows) -> None:
-        """w_k ≥ 0 as constraints without slack: row e_k, margin 0, infinite capacity, group −1 − k."""
+        """Add w_k ≥ 0 as constraints without slack: row e_k, margin 0, infinite capacity, group −1 − k."""
         at = np.flatnonzero(self.prior.floor == 0.0)
         n = len(at)
         if n:
             self.insert(Constraints(-1 - at, np.full(n, np.inf), np.zeros(n), unit_rows(at, like), Keys.none(n)))
 
     def prune(self, idle: int) -> int:
-        """Drop constraints of examples whose α was 0 at the last `idle` calls and is now; returns how many.
+        """Drop constraints of examples whose α is 0, as at the last `idle` calls, and return how many.
 
-        Where they are a few of many, they wait for more: what stays has to be moved together.
+        If they are few, nothing is dropped, since the remaining constraints must move.
         """
         count = self.idle.view
         count[:] = np.where(self.alpha.view > 0, 0, count + 1)
@@ -312,7 +314,7 @@ class ConstraintCache:
         return dropped
 
     def keep(self, which: Ints) -> None:
-        """Drop all constraints but these slots, given in ascending order; slots are numbered anew."""
+        """Drop all constraints but these slots, given in ascending order; slots are renumbered."""
         assert self.rows is not None
         self._keep_gram(which)
         self.rows.keep(which)
@@ -335,14 +337,14 @@ class ConstraintCache:
         self.gram_indptr.extend(indptr)
 
     def _images(self, slots: Ints) -> Floats:
-        """Λ⁻¹ x_k of new rows, where Λ is full."""
+        """Return Λ⁻¹ x_k of new rows, where Λ is full."""
         assert self.rows is not None
         dense = np.zeros((len(slots), self.prior.n_weights))
         unpack(self.rows.view, slots, dense)
         return self.prior.whiten(dense)
 
     def _index(self, slots: Ints) -> None:
-        """Merge new slots into `members`, which stay sorted by example and, within one, by age."""
+        """Merge new slots into `members`, sorted by example and then by age."""
         example = self.example.view
         new = slots[np.argsort(example[slots], kind="stable")]
         self.members = merge(example, self.members, new)
@@ -350,7 +352,7 @@ class ConstraintCache:
 
 
 def rows_nbytes(rows: Rows | ReferredRows) -> int:
-    """What they take, or would take if they were copied."""
+    """Return the size of rows, as copies if they are references."""
     if isinstance(rows, OuterRows):
         return rows_nbytes(rows.x) + sum(int(part.nbytes) for part in (rows.at, rows.plus, rows.minus, rows.scale))
     if not isinstance(rows, ReferredRows):
@@ -363,7 +365,7 @@ def rows_nbytes(rows: Rows | ReferredRows) -> int:
 
 
 def unit_rows(at: Ints, like: Rows | ReferredRows) -> Rows:
-    """Rows e_k, in the format of others."""
+    """Return rows e_k in the format of `like`."""
     n, like = len(at), packed(like)
     if isinstance(like, OuterRows):
         raise InputError("prior: w_k ≥ 0 under a full precision matrix is not possible for multiclass problems")

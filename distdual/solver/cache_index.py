@@ -1,4 +1,4 @@
-"""Which slots of the cache share a slack? Lists of them, group by group, sorted by example and, within one, by age."""
+"""The index of the cache: slots group by group, sorted by example and then by age."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from distdual.problems.constraint_hash import Identities
 
 @kernel
 def merge(example: Ints, members: Ints, new: Ints) -> Ints:
-    """Both lists of slots, sorted by example each, as one; of one example the members come first."""
+    """Merge two lists of slots, each sorted by example; of one example, members come first."""
     merged = np.empty(len(members) + len(new), dtype=np.int64)
     m = n = 0
     for at in range(len(merged)):
@@ -26,7 +26,7 @@ def merge(example: Ints, members: Ints, new: Ints) -> Ints:
 def are_absent(
     example: Ints, ids: Identities, group_example: Ints, group_indptr: Ints, members: Ints, identity: Identities
 ) -> Bools:
-    """True for each of `ids` that no member of its example's group has; fast where examples ascend."""
+    """Return True for each of `ids` that its example's group lacks; fast if examples ascend."""
     absent, n, group = np.ones(len(ids), dtype=np.bool_), len(group_example), 0
     for t in range(len(ids)):
         if group > 0 and group_example[group - 1] >= example[t]:
@@ -47,7 +47,7 @@ def are_absent(
 
 @kernel
 def group_up(example: Ints, members: Ints) -> tuple[Ints, Ints]:
-    """Where the members of each example begin, with the end of all, and which example it is."""
+    """Return where the members of each example begin, plus the end, and the examples."""
     indptr, groups, n = np.empty(len(members) + 1, dtype=np.int64), np.empty(len(members), dtype=np.int64), 0
     for at in range(len(members)):
         if at == 0 or example[members[at]] != example[members[at - 1]]:

@@ -1,11 +1,11 @@
-"""How far does D(α) still grow in the direction in which the last sweeps have gone?
+"""Extrapolation: a line search along the direction of the last sweeps.
 
-Where many α bend each other's gradients, sweeps zigzag: each goes a little of the same way. A stride goes all of it.
+Where many α depend on each other, sweeps zigzag and each makes little progress in the same direction.
 
     α ← α + share · d,     d_k = length_i · (α_k − before_k),     share = argmax D on [0, 1]
 
-`length` is where D would be largest were there no bounds. A group that would leave its own goes a shorter way; what has
-come to a bound stays there. So α stays feasible and D never falls. For R(w) = 1/2 ||w||², where w = Σ α x.
+`length` maximises D without bounds. A group that would leave its bounds takes a shorter step, and α at a bound stays
+there, so α stays feasible and D never falls. Requires R(w) = 1/2 ||w||², where w = Σ α x.
 """
 
 import numpy as np

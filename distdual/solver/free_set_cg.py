@@ -1,12 +1,12 @@
-"""Where is D(α) largest if the α that are free stay free, and all others stay where they are?
+"""Conjugate gradients on the free α, with all others fixed.
 
-Where many α bend each other's gradients, sweeps zigzag, and strides along their way are short. Once they have settled
-which α are free, what is left is a linear system, for conjugate gradients, scaled by ||x_k||²:
+Where many α depend on each other, sweeps zigzag and extrapolated steps are short. Once the set of free α has settled,
+a linear system remains, for conjugate gradients preconditioned by ||x_k||²:
 
     d = argmax  ⟨g, d⟩ − 1/2 ||Σ_k d_k x_k||²     over the d_k of free α_k; Σ d = 0 in groups whose slack is used up
 
-A group that would leave its bounds goes a shorter way, and of the whole the best share is taken. So α stays feasible
-and D never falls; sweeps then find another face (Moré and Toraldo, GPCG). For R(w) = 1/2 ||w||², where w = Σ α x.
+A group that would leave its bounds takes a shorter step, followed by a line search, so α stays feasible and D never
+falls; sweeps then find another face (Moré and Toraldo, GPCG). Requires R(w) = 1/2 ||w||², where w = Σ α x.
 """
 
 from typing import NamedTuple

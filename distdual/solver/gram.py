@@ -1,4 +1,4 @@
-"""Which inner products are kept? Those of each constraint with the older ones that share its slack."""
+"""Inner products of each constraint with the older ones that share its slack."""
 
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import Bools, Floats, Ints, Rows, add, dot
@@ -6,7 +6,7 @@ from distdual.kernels.rows import Bools, Floats, Ints, Rows, add, dot
 
 @bare_kernel
 def count_older(members: Ints, slots: Ints, start: Ints, older: Ints) -> None:
-    """How many members stand before each of these slots in its group, which starts at `start`; fills `older`."""
+    """Count the members before each of these slots in its group, which starts at `start`; fills `older`."""
     for s in range(len(slots)):
         older[s] = 0
         while members[start[s] + older[s]] != slots[s]:

@@ -1,8 +1,8 @@
-"""How is D(α) improved over the constraints that share one slack, all others left as they are?
+"""Ascent steps on D(α) over the constraints that share one slack, with all others fixed.
 
     g_k = ∂D/∂α_k = l_k − ⟨w, x_k⟩,     α ≥ 0,     Σ_k α_k ≤ C
 
-Each way returns the gain in D, max(0, max_k g_k) as met, and whether anything moved. All change alpha, w and v.
+Each step changes alpha, w and v, and returns the gain in D, max(0, max_k g_k) before it, and whether α moved.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""How do arrays and rows grow in place, constraint by constraint?"""
+"""Arrays and rows that grow in place, constraint by constraint."""
 
 from typing import Any, NamedTuple
 

@@ -1,6 +1,6 @@
-"""How does a step in α move w? One answer for each kind of prior (see solver/regularizer.py), in Python and in kernels.
+"""Updates of w by steps in α, for each kind of prior (see regularizer.py), in Python and in kernels.
 
-Rows are stored as the data has them and oracles see the true w; only the step knows the prior.
+Rows are stored as in the data and inference uses the true w; only the step depends on the prior.
 """
 
 from typing import Any, NamedTuple

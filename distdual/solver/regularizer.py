@@ -1,12 +1,12 @@
-"""What takes the place of 1/2 ||w||²? A Gaussian prior with mean w0 and precision Λ, and w_k ≥ 0 on any set.
+"""The regulariser: 1/2 ||w||², or a Gaussian prior with mean w0 and precision Λ, and w_k ≥ 0 on any set.
 
     R(w)  = 1/2 (w − w0)ᵀ Λ (w − w0),   w_k ≥ 0 for k in the set
-    v     = Σ α x                        never clipped: clipping loses what later steps need
+    v     = Σ α x                        never clipped: later steps need all of it
     w     = ∇R*(v)                       = w0 + Λ⁻¹ v,  and max(0, ·) on the set
     D(α)  = l·α − R*(v),   R*(v) = ⟨v, w⟩ − R(w)
 
-With a full Λ the set is no box in the whitened weights: there w_k ≥ 0 is one more constraint (row e_k, margin 0)
-without slack, that is with infinite capacity, in the same ascent; w is clipped only where P(w) is taken.
+With a full Λ the set is not a box in the whitened weights: there w_k ≥ 0 is one more constraint (row e_k, margin 0)
+without slack, that is with infinite capacity, in the same ascent; w is clipped only to evaluate P(w).
 """
 
 from dataclasses import dataclass

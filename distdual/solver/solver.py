@@ -1,4 +1,4 @@
-"""What are the best α and w for the constraints met so far? A hot-started maximiser of D(α)."""
+"""The solver: a warm-started maximiser of D(α) over the cached constraints."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ from distdual.solver.ascent_plan import Ascent
 from distdual.solver.cache import ConstraintCache, View
 from distdual.solver.extrapolate import PACE
 from distdual.solver.free_set_cg import ascend_face
+from distdual.solver.gap import relative_gap
 from distdual.solver.growable import ROOM, Room
 from distdual.solver.regularizer import Prior
 from distdual.solver.sweep import (
@@ -23,17 +24,17 @@ from distdual.solver.sweep import (
     sweep_single,
 )
 
-NEARLY = 4.0  # times a tolerance that UB′ may be when the gap is within it
-MOST_OFF = 100.0  # times its claim that the gap may be, for UB′ to be of use
-SETTLED = 4  # sweeps over all groups, by which it shows which α are free; then after twice as many, and so on
-SWEEP_WORK = 1000  # what a sweep costs whatever its size, in updates
+NEARLY = 4.0  # multiple of the tolerance that UB′ may be when the gap is within it
+MOST_OFF = 100.0  # largest ratio of the gap to that of UB′ for UB′ to be useful
+SETTLED = 4  # full sweeps after which the free α are moved together; then twice as many, and so on
+SWEEP_WORK = 1000  # fixed cost of a sweep, in updates
 NO_MEAN: Floats = np.empty(0)
 
 
 class Sweep(NamedTuple):
     gain: float  # in D
     estimate: float  # of the cached problem's P: UB′ (23) where all groups were visited
-    active: Ints  # what moved or may still move
+    active: Ints  # groups that moved or may still move
 
 
 class Solver:
@@ -44,10 +45,10 @@ class Solver:
         self.cache = ConstraintCache(C, prior, room)
         self.v: Floats = np.zeros(prior.n_weights)
         self.w: Floats = prior.weights(self.v)
-        self.claim = np.inf  # the gap of the cached problem by UB′, after the last sweep that visited all
-        self.reached = -np.inf  # D at that moment
-        self.trust = np.inf  # the true gap as a multiple of that one, as seen last; infinity: look
-        self.mean: Floats = np.empty(0)  # of w over the last sweep that visited all, where nothing came after it
+        self.claim = np.inf  # the cached problem's gap by UB′, after the last full sweep
+        self.reached = -np.inf  # D at that point
+        self.trust = np.inf  # ratio of the true gap to `claim` at the last check; infinity: unknown
+        self.mean: Floats = np.empty(0)  # of w over the last full sweep, if nothing changed since
         self.average: Floats = np.zeros(prior.n_weights)  # Σ of w over process steps, see `reprocess`
         self.n_averaged = 0
         self.updates = 0
@@ -55,10 +56,10 @@ class Solver:
         self.sample = np.random.default_rng([seed, 2])
         self._view: View | None = None
         self.should_stop: Callable[[], bool] = lambda: False
-        self.lower = self._dual()
+        self.lower = self.dual_objective()
 
     def insert(self, *parts: Constraints, references: Sequence[Ints] = ()) -> Ints:
-        """Add the constraints that are new, and weights that may not be negative with the first; returns the slots."""
+        """Add the new ones among these constraints and return their slots; the first call also adds w_k ≥ 0."""
         if not len(self.cache) and self.prior.full:
             self.cache.insert_nonnegative(next((part.rows for part in parts if len(part.margin)), parts[0].rows))
         slots = self.cache.insert(*parts, references=references)
@@ -66,45 +67,44 @@ class Solver:
         return slots
 
     def process(self, slots: Ints) -> float:
-        """Improve the groups of these constraints once; returns the gain in D."""
-        return self._sweep(self._groups(slots)).gain if len(slots) else 0.0
+        """Improve the groups of these constraints once, and return the gain in D."""
+        return self.sweep(self._groups(slots)).gain if len(slots) else 0.0
 
     def reprocess(self, slots: Ints, plan: Ascent) -> None:
         """Process new constraints in chunks, each followed by visits to random groups (Usunier et al., Alg. 2)."""
         for begin in range(0, len(slots), plan.chunk or max(1, len(slots))):
             chunk = slots[begin : begin + plan.chunk] if plan.chunk else slots
             self.process(chunk)
-            self._sweep(self.sample.integers(self.cache.n_groups, size=plan.revisits * len(chunk)))
+            self.sweep(self.sample.integers(self.cache.n_groups, size=plan.revisits * len(chunk)))
             self.average += len(chunk) * self.w
             self.n_averaged += len(chunk)
 
     def ascend(self, plan: Ascent, gained: float = 0.0, spent: float = 0.0) -> float:
-        """Improve α as `plan` says and return the gap of the cached problem, or an estimate of it.
+        """Improve α according to `plan`, and return the cached problem's gap or an estimate of it.
 
-        Every sweep over all groups is followed by sweeps over those that moved, while these gain more per update than
-        all since the full sweep did. The next full sweep is the check on what was left out. Now and then the free α are
-        moved together, which may take as long as all that came before. The cached problem's gap
-        steers the work; it says nothing about constraints that are not cached. UB′ only tells when it is time to look,
-        unless the plan lets it decide: it takes each loss at another w, and may be below the optimum. Where a scan is
-        as cheap as a look, the scan is the look, and shows how far to trust UB′ next time. `gained` and `spent` are the
-        gain and the work of the round so far, in updates: what the slope rule compares with.
+        Each full sweep is followed by sweeps over the groups that moved, while these gain more per update than all
+        since the full sweep; the next full sweep checks the rest. Now and then the free α are moved together, at up to
+        the cost of all work before. The gap is that of the cached constraints only. UB′ takes each loss at another w
+        and may be below the optimum, so it decides only when to compute the gap by a pass over the cache, unless the
+        plan trusts it: where a scan is as cheap as that pass, the scan shows by how much to correct UB′. `gained` and
+        `spent` are the gain and the work, in updates, of the round so far, for the slope rule.
         """
         gap, limit, own, due, before = np.inf, plan.patience * max(1.0, spent), 0, SETTLED, np.inf
         for turn in range(1, 1 + (plan.max_sweeps if len(self.cache) else 0)):
             self.mean, before = np.zeros(self.prior.n_weights), gap
-            sweep = self._sweep(np.arange(self.cache.n_groups), self.mean)
-            self.reached = self._dual()
+            sweep = self.sweep(np.arange(self.cache.n_groups), self.mean)
+            self.reached = self.dual_objective()
             self.claim = gap = relative_gap(sweep.estimate, self.reached)
             if gap <= NEARLY * plan.tolerance and plan.confirm:
-                gap = self._looked_at(gap, trusting=plan.trusting)
+                gap = self._confirmed_gap(gap, trusting=plan.trusting)
             if gap <= plan.tolerance:
                 break
             gain, work = self._sweep_active(sweep)
-            if turn == due and gap * gap <= plan.tolerance * before:  # one more turn will do
+            if turn == due and gap * gap <= plan.tolerance * before:  # one more turn is enough
                 due += 1
             elif turn == due:
                 more, cost = self._ascend_face(sweep.active, own + work)
-                due = 2 * due if more * work > gain * cost else 0  # never again, where sweeps gain more per visit
+                due = 2 * due if more * work > gain * cost else 0  # 0: never again, as sweeps gain more per visit
                 gain, work = gain + more, work + cost
             gained, spent, own = gained + gain, spent + work, own + work
             slow = plan.slope and not gain * spent > gained * work
@@ -112,8 +112,8 @@ class Solver:
                 break
         return gap
 
-    def _looked_at(self, claim: float, *, trusting: bool) -> float:
-        """The cached problem's gap, by a pass over it, or as UB′ claims it where that could be trusted of late."""
+    def _confirmed_gap(self, claim: float, *, trusting: bool) -> float:
+        """Return the cached problem's gap, by a pass over it or, if trusted, by UB′ corrected."""
         if trusting and claim > 0.0 and self.trust < np.inf:
             return self.trust * claim
         upper = self.cache_upper()
@@ -121,13 +121,13 @@ class Solver:
         return relative_gap(upper, self.reached)
 
     def learn(self, cache_upper: float) -> None:
-        """What the cached problem's P is at the weights to scan with; tells how far off UB′ was."""
+        """Compare UB′ with the cached problem's P at the candidate weights."""
         gap = relative_gap(cache_upper, self.reached)
         known = 0.0 < self.claim < np.inf and 0.0 < gap <= MOST_OFF * self.claim
         self.trust = gap / self.claim if known else np.inf
 
     def _sweep_active(self, full: Sweep) -> tuple[float, int]:
-        """Sweeps over what moved in a full sweep, while they pay; returns gain and work, the full sweep included."""
+        """Sweep over the active groups while that pays; return gain and work, including the full sweep."""
         view, n = self._arrays(), self.cache.n_groups
         columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
         pace = PACE if self.prior.plain else 0
@@ -141,7 +141,7 @@ class Solver:
         return gain, work
 
     def _ascend_face(self, active: Ints, work: int) -> tuple[float, int]:
-        """Move the free α of these groups together, at the price of about so many visits; returns gain and work."""
+        """Move the free α of these groups together, at the cost of about `work` visits; return gain and work."""
         if not self.prior.plain or not len(active):
             return 0.0, 0
         view = self._arrays()
@@ -158,11 +158,11 @@ class Solver:
             view = self._arrays()
             add_rows(view.rows, view.alpha, self.v)
             self.w[:] = self.prior.weights(self.v)
-        self.lower = max(self.lower, self._dual())  # the same up to rounding where constraints were coalesced
+        self.lower = max(self.lower, self.dual_objective())  # coalescing may lower it by rounding
         return self.lower
 
     def cache_upper(self) -> float:
-        """P restricted to the cached constraints, at the weights to scan with: steers the solver, no bound."""
+        """Return P of the cached constraints at the candidate weights, which steers the solver but is not a bound."""
         return self.cached_objective(self.candidate())
 
     def cached_objective(self, w: Floats) -> float:
@@ -170,26 +170,26 @@ class Solver:
         return self.prior.penalty(w) + self.cached_loss(w)
 
     def cached_loss(self, w: Floats) -> float:
-        """The losses at w, as far as cached constraints show them."""
+        """Return the loss at w over the cached constraints."""
         if not len(self.cache):
             return 0.0
         view = self._arrays()
         return cache_loss(view.rows, view.margin, view.members, view.group_indptr, view.capacity, w)
 
     def start_from(self, constraints: Constraints, alpha: Floats, references: Sequence[Ints] = ()) -> None:
-        """Take over constraints with their α, which the caller has made feasible."""
+        """Insert constraints with their α, which the caller has made feasible."""
         slots = self.insert(constraints, references=references)
         self.cache.alpha.view[slots] = alpha
         self.bound()
 
     def change_capacity(self, C: float) -> None:
-        """Go on with another C. α is scaled with it, which keeps it feasible; what is at its bound stays there."""
+        """Change C, and scale α with it: α stays feasible, and α at its bound stays there."""
         cache, scale = self.cache, C / self.cache.C
         before, most = cache.C * cache.cost.view, C * cache.cost.view
         cache.C = C
         alpha = cache.alpha.view
         alpha[:] = np.where(alpha == before, most, np.minimum(scale * alpha, most))
-        if not cache.single:  # rounding may have taken a sum beyond its bound
+        if not cache.single:  # rounding may push a sum beyond its bound
             first = cache.group_indptr[:-1]
             used, room = np.add.reduceat(alpha[cache.members], first), most[cache.members[first]]
             share = np.divide(room, used, out=np.ones(len(used)), where=used > room)
@@ -198,7 +198,7 @@ class Solver:
         self.bound()
 
     def replace(self, constraints: Constraints, alpha: Floats, references: Sequence[Ints] = ()) -> None:
-        """Hold these instead of all constraints of examples; Σ α x and Σ α l are the same, so nothing else changes."""
+        """Replace all constraints of examples by these, with the same Σ α x and Σ α l, so that nothing else changes."""
         beta = self.multipliers()
         self.cache.clear()
         slots = self.insert(constraints, references=references)
@@ -207,9 +207,9 @@ class Solver:
         self.cache.alpha.view[own] = beta[-1 - self.cache.example.view[own]]
 
     def move(self, stay: Ints, parts: Sequence[Constraints], alpha: Floats) -> None:
-        """Go over to another problem: of the cache keep these slots, and take `parts` with their α, feasible together.
+        """Switch to another problem: keep the slots `stay`, and add `parts` with their α, feasible together.
 
-        None of `parts` is among what stays. `lower` begins anew.
+        No constraint of `parts` is in `stay`. `lower` is reset.
         """
         if len(stay) < len(self.cache):
             self.cache.keep(stay)
@@ -221,17 +221,17 @@ class Solver:
         self.bound()
 
     def multipliers(self) -> Floats:
-        """β of w_k ≥ 0, one a weight, where the prior's precision is a full matrix."""
+        """Return β of w_k ≥ 0, one per weight, where the prior's precision is a full matrix."""
         beta = np.zeros(self.prior.n_weights if self.prior.full else 0)
         own = np.flatnonzero(self.cache.example.view < 0)
         beta[-1 - self.cache.example.view[own]] = self.cache.alpha.view[own]
         return beta
 
     def candidate(self, *, averaged: bool = False) -> Floats:
-        """The weights to scan with and to certify, kept feasible.
+        """Return the weights to scan with and to certify, made feasible.
 
-        The average over the last full sweep has a lower P than where the sweep happened to end; without one, w itself.
-        `averaged` asks for w̄ over all process steps.
+        These are the average over the last full sweep, whose P is lower than that of its last w, or else w itself.
+        With `averaged`, they are w̄ over all process steps.
         """
         if averaged and self.n_averaged:
             return self.prior.feasible(self.average / self.n_averaged)
@@ -239,18 +239,18 @@ class Solver:
 
     @property
     def n_support(self) -> int:
-        """Constraints with α > 0."""
+        """Number of constraints with α > 0, including w_k ≥ 0."""
         return int(np.count_nonzero(self.cache.alpha.view))
 
     def prune(self, idle: int) -> int:
-        """Drop constraints whose α was 0 at the last `idle` prunings and still is, if that pays; returns how many."""
+        """Drop constraints whose α has been 0 for more than `idle` prunings, if that pays; return how many."""
         dropped = self.cache.prune(idle)
         if dropped:
             self._view = None
         return dropped
 
     def _groups(self, slots: Ints) -> Ints:
-        """What `_sweep` takes for these constraints: slots where no slack is shared, else groups."""
+        """Return what `sweep` visits for these constraints: slots where no slack is shared, else groups."""
         if self.cache.single:
             return slots
         return np.searchsorted(self.cache.group_example, np.unique(self.cache.example.view[slots]))
@@ -260,8 +260,8 @@ class Solver:
             self._view = self.cache.view()
         return self._view
 
-    def _sweep(self, chosen: Ints, mean: Floats = NO_MEAN) -> Sweep:
-        """One pass over the chosen groups, which are slots where none is shared; `mean` gets the average w if asked."""
+    def sweep(self, chosen: Ints, mean: Floats = NO_MEAN) -> Sweep:
+        """Sweep once over the chosen groups, or slots where no slack is shared; fill `mean` with the average w."""
         view = self._arrays()
         active, order = np.empty(len(chosen), dtype=np.int64), shuffle_runs(chosen, self.random)
         columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
@@ -274,8 +274,8 @@ class Solver:
         self.updates += len(chosen)
         return Sweep(gain, self.prior.penalty(self.w) + loss, active[:n_active])
 
-    def _dual(self) -> float:
-        """D(α) at the v that is kept; only after `bound` is it free of rounding."""
+    def dual_objective(self) -> float:
+        """Return D(α) at the current v, which is free of accumulated rounding only after `bound`."""
         linear = product(self.cache.margin.view, self.cache.alpha.view)
         if self.prior.plain:
             return linear - 0.5 * product(self.w, self.w)
@@ -283,8 +283,3 @@ class Solver:
             view = self._arrays()
             add_rows(view.rows, view.alpha, self.v)
         return linear - self.prior.conjugate(self.v)
-
-
-def relative_gap(upper: float, lower: float) -> float:
-    """(upper − lower) / upper, and 0 where the optimum is 0; NaN stays NaN, which is no gap that anybody can reach."""
-    return 0.0 if upper <= 0 else (upper - lower) / upper

@@ -1,10 +1,10 @@
-"""Coordinate ascent on D(α) over the cached constraints: in which order, and how often?
+"""Sweeps of coordinate ascent on D(α) over the cached constraints.
 
     D(α) = Σ_k α_k l_k − R*(v),     v = Σ_k α_k x_k,     α ≥ 0,     Σ_{k of i} α_k ≤ C_i
     g_k  = ∂D/∂α_k = l_k − ⟨w, x_k⟩,     w = ∇R*(v)     (w = v without a prior)
 
-A sweep visits groups in random order, cut into short runs of neighbours so that rows are read from memory in order. It
-returns what it gained, so that the caller can weigh another sweep against a scan. `group` says what a visit does.
+A sweep visits short runs of neighbouring groups in random order, so that most rows are read from memory in sequence. It
+returns its gain, so that the caller can weigh another sweep against a scan. group_step.py implements the visits.
 """
 
 from typing import Any
@@ -18,16 +18,16 @@ from distdual.solver.extrapolate import WIDEST, remember, stride
 from distdual.solver.group_step import improve, improve_alone
 from distdual.solver.metric import Space
 
-RUN = 16  # neighbours visited in a row, at the most
-FEW = 64  # runs are so many at the least, before they get longer than one
-CLIMB = 100  # sweeps over what is active before all is visited again: rounding can feign gains for ever
-SOON = 8  # visits ahead of which rows are asked for: a jump to another run takes memory as long as some visits
-QUARTERS = 4  # of a sweep, after each of which w goes into its average
+RUN = 16  # most neighbours per run
+FEW = 64  # fewest runs of more than one group
+CLIMB = 100  # most sweeps over active groups before a full one: rounding can feign gains forever
+SOON = 8  # visits ahead to prefetch rows, as memory latency is that of several visits
+QUARTERS = 4  # parts of a sweep, after each of which w is averaged
 
 
 @kernel
 def shuffle_runs(chosen: Ints, random: Any) -> Ints:
-    """The same in random order, but for short runs of neighbours (Fisher-Yates, xorshift64*); advances `random`."""
+    """Return `chosen` with its short runs in random order (Fisher-Yates, xorshift64*); advances `random`."""
     run = max(1, min(RUN, len(chosen) // FEW))
     starts = np.arange(0, len(chosen), run)
     for i in range(len(starts) - 1, 0, -1):
@@ -46,9 +46,9 @@ def shuffle_runs(chosen: Ints, random: Any) -> Ints:
 
 @bare_kernel
 def average(mean: Floats, w: Floats, due: int, n_turns: int) -> int:
-    """Add w to `mean`, as after each quarter of a sweep, so that it becomes their average; returns when to do so next.
+    """Add w to the running average `mean`, after each quarter of a sweep; return the turn of the next call.
 
-    Whoever sweeps compares that with the turns done, which is cheaper than to divide them at every visit.
+    Comparing turns with it is cheaper than a division at every visit.
     """
     for j in range(len(mean)):
         mean[j] += w[j] / QUARTERS
@@ -58,7 +58,7 @@ def average(mean: Floats, w: Floats, due: int, n_turns: int) -> int:
 
 @inlined_kernel
 def fetch_constraint(rows: Rows, margin: Floats, alpha: Floats, curve: Floats, k: int) -> None:
-    """Have the row and the numbers beside it brought near."""
+    """Prefetch a row and its scalars into the processor's cache."""
     fetch_row(rows, k)
     fetch(margin, k)
     fetch(alpha, k)
@@ -79,12 +79,12 @@ def sweep_single(
     active: Ints,
     mean: Floats,
 ) -> tuple[float, float, int]:
-    """One pass, in this order, over constraints that each have a slack of their own.
+    """Sweep once, in this order, over constraints that each have a slack of their own.
 
-    Changes alpha, w, v. Returns the gain in D; Σ C_k max(0, g_k), each at the w it was met at, which is UB′ (23)
-    less R(w); and how many slots it wrote to `active`: those that moved or are free. The others sit at a bound with
-    the gradient pointing outwards; a later pass over all slots is the check that they still do. Fills `mean`, unless
-    it is empty, with the average of w over the pass.
+    Changes alpha, w, v. Returns the gain in D; Σ C_k max(0, g_k), each at the w of its visit, which is UB′ (23) less
+    R(w); and the number of slots written to `active`: those that moved or are free. The others are at a bound with
+    the gradient pointing outwards, which a later full sweep checks. Fills `mean`, unless it is empty, with the average
+    of w over the sweep.
     """
     gain, loss, n_active, due = 0.0, 0.0, 0, len(slots) // QUARTERS
     for turn in range(len(slots)):
@@ -121,7 +121,7 @@ def sweep_shared(
     active: Ints,
     mean: Floats,
 ) -> tuple[float, float, int]:
-    """The same for groups of constraints that share a slack; `capacity` is per group."""
+    """Sweep once over groups of constraints that share a slack, like `sweep_single`; `capacity` is per group."""
     gain, loss, n_active, due = 0.0, 0.0, 0, len(groups) // QUARTERS
     for turn in range(len(groups)):
         i = groups[turn]
@@ -162,7 +162,7 @@ def climb_single(
     work: int,
     pace: int,
 ) -> tuple[float, int]:
-    """Sweeps over what is active while they gain more per visit than all so far; returns gain and work, summed up.
+    """Sweep over active slots while that gains more per visit than all so far; return total gain and work.
 
     After every `pace` of them a stride, unless that is 0.
     """
@@ -209,7 +209,7 @@ def climb_shared(
     work: int,
     pace: int,
 ) -> tuple[float, int]:
-    """The same for groups that share a slack."""
+    """Sweep over active groups that share a slack, like `climb_single`."""
     columns = (space, rows, margin, alpha, curve, capacity, members, group_indptr, scratch)
     left, no_mean, begun, striding = np.empty_like(active), np.empty(0), active, False
     before, w_before = np.empty(len(alpha) if pace else 0), np.empty(len(w) if pace else 0)
@@ -236,7 +236,7 @@ def climb_shared(
 
 @bare_kernel
 def add_rows(rows: Rows, alpha: Floats, v: Floats) -> None:
-    """v ← Σ_k α_k x_k from nothing, so that rounding does not pile up."""
+    """Rebuild v ← Σ_k α_k x_k, so that rounding does not accumulate."""
     v[:] = 0.0
     for k in range(len(alpha)):
         if alpha[k] != 0.0:

@@ -260,7 +260,7 @@ def test_multipliers_nobody_asked_for_are_found(place):
 def test_weights_of_another_sign_than_asked_for_are_found(tmp_path):
     place = make(tmp_path, prior={"nonnegative": ["0:3"]})
     change_array(place, "weights.npy", lambda w: np.append(-np.abs(w[:1]) - 0.1, w[1:]))
-    denied(check(place), "a weight is negative that may not be")
+    denied(check(place), "a weight is negative that must not be")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is wrong is refused: exit code 2, one sentence that names the place, and nothing half-written."""
+"""Bad input is refused with exit code 2 and one sentence that names the source; nothing is half-written."""
 
 import json
 import shutil
@@ -47,14 +47,14 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
     prepare_arrays(*arrays(), str(folder / "data"), "binary", shard_bytes=4 * N * D // 5)
     prepare_arrays(*arrays(d=D + 1), str(folder / "wide"), "binary")
     prepare_arrays(arrays()[0], np.arange(N) % 3, str(folder / "three"), "multiclass")
-    told = {"data": {"url": str(folder / "data")}, "problem": {"kind": "binary"}, "solver": {"gap": 0.1}}
-    train({**told, "output": {"url": str(folder / "trained")}})
+    config = {"data": {"url": str(folder / "data")}, "problem": {"kind": "binary"}, "solver": {"gap": 0.1}}
+    train({**config, "output": {"url": str(folder / "trained")}})
     return folder
 
 
 @pytest.fixture
 def here(ready: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it to work in, with a config beside it."""
+    """A working copy of `ready`, with a config in it."""
     shutil.copytree(ready, tmp_path, dirs_exist_ok=True)
     (tmp_path / "run.toml").write_text(CONFIG)
     monkeypatch.chdir(tmp_path)
@@ -99,7 +99,7 @@ SOURCES = {
     "NaN in a feature": (npz(x=changed(7, 1, np.nan)), ["source.npz", "row 7", "NaN"]),
     "infinity in a feature": (npz(x=changed(9, 2, np.inf)), ["source.npz", "row 9", "infinite"]),
     "NaN in text": (text("1 1:1\n-1 1:nan\n"), ["source.txt", "line 2", "nan"]),
-    "three labels": (npz(y=np.arange(N) % 3), ["dest: shard 0, row 2", "two labels", "a third"]),
+    "three labels": (npz(y=np.arange(N) % 3), ["dest: shard 0, row 2", "has 2 labels", "0, 1, 2"]),
     "one class only": (npz(y=np.ones(N)), ["label 1", "two classes are needed"]),
     "a negative cost": (npz(cost=cost(5, -1.0)), ["row 5", "cost", "negative"]),
     "an empty text file": (text(""), ["source.txt", "empty"]),
@@ -123,7 +123,7 @@ def test_prepare_refuses(case: str, here: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("case", ["NaN in a feature", "three labels"])
-def test_prepare_to_train_and_test_leaves_neither(case: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_split_writes_neither_part(case: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make, words = SOURCES[case]
     ran = call(capsys, "prepare", make(here), "dest", "--problem", "binary", "--test-fraction", 0.5, "--shuffle", 1)
     assert_refused(ran, words[-1])
@@ -131,7 +131,7 @@ def test_prepare_to_train_and_test_leaves_neither(case: str, here: Path, capsys:
 
 
 @pytest.mark.parametrize("flags", [[], ["--overwrite"]], ids=["plain", "overwrite"])
-def test_prepare_leaves_a_folder_alone_that_holds_something_else(
+def test_prepare_refuses_a_folder_with_other_files(
     flags: list[str], here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "dest").mkdir()
@@ -141,9 +141,7 @@ def test_prepare_leaves_a_folder_alone_that_holds_something_else(
     assert [path.name for path in (here / "dest").iterdir()] == ["diary.txt"]
 
 
-def test_prepare_that_fails_does_not_cost_the_data_set_it_was_to_replace(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failed_prepare_keeps_the_data_set_it_would_replace(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ran = call(capsys, "prepare", here / "none.txt", "data", "--problem", "binary", "--overwrite")
     assert_refused(ran, "none.txt")
     assert call(capsys, "info", "data").code == 0
@@ -207,7 +205,7 @@ def test_a_config_must_be_a_complete_toml_file(
     assert not (here / "model").exists()
 
 
-def test_train_leaves_a_folder_alone_that_holds_something_else(here: Path) -> None:
+def test_train_refuses_a_folder_with_other_files(here: Path) -> None:
     (here / "model").mkdir()
     (here / "model" / "diary.txt").write_text("dear diary")
     ran = distdual("train", "run.toml", "--set", "output.overwrite=true", cwd=here)
@@ -215,12 +213,12 @@ def test_train_leaves_a_folder_alone_that_holds_something_else(here: Path) -> No
     assert [path.name for path in (here / "model").iterdir()] == ["diary.txt"]
 
 
-def test_train_replaces_a_model_only_when_told_to(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = ["train", "run.toml", "--set", "output.url=trained"]
+def test_train_replaces_a_model_only_with_overwrite(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["train", "run.toml", "--set", "output.url=trained"]
     before = (here / "trained" / "model.json").read_bytes()
-    assert_refused(call(capsys, *told), "trained", "already holds a model", "output.overwrite")
+    assert_refused(call(capsys, *arguments), "trained", "already holds a model", "output.overwrite")
     assert (here / "trained" / "model.json").read_bytes() == before
-    assert call(capsys, *told, "--set", "output.overwrite=true").code == 0
+    assert call(capsys, *arguments, "--set", "output.overwrite=true").code == 0
     assert (here / "trained" / "model.json").read_bytes() != before
 
 
@@ -255,7 +253,7 @@ def test_a_damaged_chunk_is_named(
     assert not (here / "labels.txt").exists()
 
 
-def test_workers_tell_of_a_damaged_chunk_in_one_sentence_too(here: Path) -> None:
+def test_workers_report_a_damaged_chunk_in_one_sentence(here: Path) -> None:
     flip(here / "data" / "x" / "c" / "3" / "0")
     ran = distdual("train", "run.toml", "--set", "cluster.local={workers=1}", cwd=here)
     assert_refused(ran, "data: shard 3", "array 'x'", "damaged")
@@ -263,9 +261,7 @@ def test_workers_tell_of_a_damaged_chunk_in_one_sentence_too(here: Path) -> None
 
 
 @pytest.mark.parametrize("command", ["train", "info"])
-def test_a_data_set_of_a_newer_format_is_not_guessed_at(
-    command: str, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_data_set_of_a_newer_format_is_refused(command: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     about = json.loads((here / "data" / "zarr.json").read_text())
     (attributes,) = about["attributes"].values()
     attributes["format"] = FORMAT + 1
@@ -292,15 +288,13 @@ def test_a_data_set_is_not_a_model(command: list[str], here: Path, capsys: pytes
     assert_refused(call(capsys, *command), "data", "no model", "model.json", "distdual train")
 
 
-def test_a_model_of_a_newer_format_is_not_guessed_at(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_of_a_newer_format_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     about = json.loads((here / "trained" / "model.json").read_text())
     (here / "trained" / "model.json").write_text(json.dumps({**about, "format": MODEL_FORMAT + 1}))
     assert_refused(call(capsys, "info", "trained"), "trained", "newer", "upgrade")
 
 
-def test_the_ending_of_the_output_is_checked_before_anything_is_read(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_suffix_of_the_output_is_checked_first(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert_refused(call(capsys, "predict", "nowhere", "nowhere", "--out", "labels.csv"), "labels.csv", ".txt or .npy")
 
 
@@ -309,8 +303,8 @@ def test_the_ending_of_the_output_is_checked_before_anything_is_read(
 
 def test_a_missing_bucket_is_named(here: Path, s3: S3Server, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "s3.toml").write_text(storage(s3.storage_options))
-    told = ["--problem", "binary", "--storage-options", "s3.toml"]
-    ran = call(capsys, "prepare", npz()(here), "s3://no-such-bucket/set", *told)
+    arguments = ["--problem", "binary", "--storage-options", "s3.toml"]
+    ran = call(capsys, "prepare", npz()(here), "s3://no-such-bucket/set", *arguments)
     assert_refused(ran, "s3://no-such-bucket/set", "no such bucket")
 
 
@@ -322,7 +316,7 @@ def test_a_bucket_without_permission_is_named(here: Path, s3: S3Server, capsys: 
     assert not s3.files().exists(url)
 
 
-def test_without_credentials_that_is_what_is_said(here: Path) -> None:
+def test_missing_credentials_are_reported(here: Path) -> None:
     ran = distdual("prepare", npz()(here), "s3://data/set", "--problem", "binary", cwd=here, env=environment())
     assert_refused(ran, "s3://data/set", "no credentials", "environment")
 
@@ -337,7 +331,7 @@ def storage(options: dict[str, Any]) -> str:
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_does_not_answer_is_given_up_within_15_seconds(here: Path) -> None:
+def test_a_scheduler_that_does_not_answer_is_reported_within_15_seconds(here: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         begin = time.monotonic()
@@ -348,15 +342,15 @@ def test_a_scheduler_that_does_not_answer_is_given_up_within_15_seconds(here: Pa
 
 
 @pytest.mark.slow
-def test_a_port_where_nobody_listens_is_no_scheduler(here: Path) -> None:
+def test_a_closed_port_is_reported_as_no_scheduler(here: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
     ran = distdual("verify", "trained", "--scheduler", address, cwd=here)
-    assert_refused(ran, address, "did not answer", "`dask scheduler`", "without an address this process scans")
+    assert_refused(ran, address, "did not answer", "`dask scheduler`", "without an address, scans run in this process")
 
 
 @pytest.mark.parametrize("address", ["nonsense://host:1", "tcp://host:port", "tcp://", "8786 please"])
-def test_an_address_must_be_one(address: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_address_is_refused(address: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ran = call(capsys, "train", "run.toml", "--scheduler", address)
     assert_refused(ran, address, "not an address", "tcp://10.0.0.1:8786")
 
@@ -373,7 +367,7 @@ def test_an_address_must_be_one(address: str, here: Path, capsys: pytest.Capture
         (["predict", "a", "b"], ["--out", "distdual predict --help"]),
         (["dance"], ["dance", "see `distdual --help`"]),
         (["trian"], ["Did you mean 'train'? see `distdual --help`"]),
-        (["info", "nowhere"], ["nowhere", "neither a data set nor a model", "distdual prepare"]),
+        (["info", "nowhere"], ["nowhere", "not a data set, a model or a checkpoint", "distdual prepare"]),
         (["verify", "trained", "--storage-options", "none.toml"], ["none.toml", "cannot be read"]),
         (["info", "s3://key:secret@bucket/x"], ["credentials", "storage_options"]),
     ],

@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it returns, and that it reads well."""
+"""The command line: output, exit codes and help."""
 
 import itertools
 import json
@@ -65,7 +65,7 @@ def test_every_command_has_help_with_an_example_that_fits_the_terminal(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_example_of_every_command_is_one_that_it_takes(command: str) -> None:
+def test_the_example_of_every_command_is_valid(command: str) -> None:
     assert cli.commands[command].help is not None
     _, _, examples = cli.commands[command].help.partition("Example:")
     lines = [line.strip() for line in examples.splitlines() if line.strip()]
@@ -76,7 +76,7 @@ def test_the_example_of_every_command_is_one_that_it_takes(command: str) -> None
         cli.commands[command].make_context(command, arguments)
 
 
-def test_without_a_command_it_shows_the_help_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_the_help_is_shown_with_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     ran = call(capsys)
     assert ran.code == 2
     assert ran.err.startswith("Usage: distdual")
@@ -86,48 +86,48 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(capsys, "--version").out == f"distdual {__version__}\n"
 
 
-def test_help_does_not_load_what_training_needs() -> None:
+def test_help_does_not_import_numba_or_zarr() -> None:
     code = "import sys, distdual.cli; print(sorted({'numba', 'zarr', 'distributed', 's3fs'} & set(sys.modules)))"
     assert subprocess.run([PROGRAMS / "python", "-c", code], capture_output=True, text=True).stdout == "[]\n"
 
 
-def test_json_holds_what_was_promised(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_documented_keys(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ran = call(capsys, "train", config, "--json")
     assert ran.code == 0
-    told = json.loads(ran.out)
+    printed = json.loads(ran.out)
     promised = (
         "lower, upper, gap, target, certified, passes, oracle_calls, cache_rows, support, seconds, bytes_read, model"
     )
-    assert set(promised.split(", ")) <= set(told)
-    assert told["gap"] == pytest.approx((told["upper"] - told["lower"]) / told["upper"])
-    assert told["gap"] <= told["target"] == 0.01
-    assert told["model"] == str(config.parent / "model")
+    assert set(promised.split(", ")) <= set(printed)
+    assert printed["gap"] == pytest.approx((printed["upper"] - printed["lower"]) / printed["upper"])
+    assert printed["gap"] <= printed["target"] == 0.01
+    assert printed["model"] == str(config.parent / "model")
     lines = [json.loads(line) for line in (config.parent / "run.jsonl").read_text().splitlines()]
-    assert lines[-1]["lower"] == told["lower"]
+    assert lines[-1]["lower"] == printed["lower"]
     assert all(a["lower"] <= b["lower"] for a, b in itertools.pairwise(lines))
 
 
-def test_a_run_that_stops_early_has_bounds_that_hold_and_exit_code_1(
+def test_a_run_that_stops_early_has_valid_bounds_and_exit_code_1(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = json.loads(call(capsys, "train", config, "--json", "--set", "solver.gap=1e-6").out)
+    certificate = json.loads(call(capsys, "train", config, "--json", "--set", "solver.gap=1e-6").out)
     early = call(capsys, "train", config, "--set", "solver.gap=1e-9", "--set", "solver.max_passes=1")
     assert early.code == 1
     assert "NOT certified" in early.out
     assert "stopped: " in early.out
     assert "raise solver.max_passes or solver.gap; " in early.out
-    assert f"solver.start={config.parent}/model goes on" in early.out
+    assert f"solver.start={config.parent}/model continues" in early.out
     shown = call(capsys, "verify", config.parent / "model").out
-    assert "all agrees, but the gap is above 1.00e-09" in shown
+    assert "everything checks out, but the gap exceeds the target 1.00e-09" in shown
     checked = call(capsys, "verify", config.parent / "model", "--json")
     assert checked.code == 1
     bounds = json.loads(checked.out)
-    assert bounds["lower"] <= told["upper"]
-    assert bounds["upper"] >= told["lower"]
+    assert bounds["lower"] <= certificate["upper"]
+    assert bounds["upper"] >= certificate["lower"]
     assert bounds["findings"] == []
 
 
-def test_verify_tells_what_was_changed(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_reports_changes(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(capsys, "train", config).code == 0
     weights = np.load(config.parent / "model" / "weights.npy")
     np.save(config.parent / "model" / "weights.npy", weights * 1.01)
@@ -138,7 +138,7 @@ def test_verify_tells_what_was_changed(config: Path, capsys: pytest.CaptureFixtu
     assert "upper is" in ran.out
 
 
-def test_info_tells_of_data_sets_and_models(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_describes_data_sets_and_models(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(capsys, "train", config).code == 0
     data, model = (json.loads(call(capsys, "info", config.parent / name, "--json").out) for name in ("data", "model"))
     assert (data["what"], data["examples"], data["features"], data["labels"]) == ("data set", 200, 4, ["-1", "1"])
@@ -148,15 +148,15 @@ def test_info_tells_of_data_sets_and_models(config: Path, capsys: pytest.Capture
     assert "labels         -1, 1\n" in shown
 
 
-def test_paths_are_printed_as_they_are(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Not as markup, and not as pictures."""
+def test_paths_are_printed_unchanged(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rich must not interpret them as markup or emoji."""
     odd = f"{tmp_path}/[bold]:smile:"
     ran = call(capsys, "train", config, "--set", f"output.url={odd}")
     assert ran.code == 0
     assert f"model      {odd}\n" in ran.out
 
 
-def test_a_terminal_without_unicode_is_no_reason_to_fail(config: Path) -> None:
+def test_a_terminal_without_unicode_works(config: Path) -> None:
     ran = distdual("train", config, env=environment(PYTHONIOENCODING="ascii"))
     assert ran.code == 0, ran
     assert "? P(w*) ?" in ran.out

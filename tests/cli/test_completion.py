@@ -1,4 +1,4 @@
-"""The shell completes what the command line takes: asked as shells ask, and by Tab in a real bash."""
+"""Shell completion, through the protocol of each shell and by Tab in a real bash."""
 
 import os
 import pty
@@ -17,7 +17,7 @@ from tests.shell import PROGRAMS, call, environment, run
 
 
 def offered(*words: str, shell: str = "bash", cwd: Path | None = None) -> list[str]:
-    """What `distdual` answers to a shell whose last word is not yet complete."""
+    """The completions of an incomplete last word."""
     asked = {"COMP_WORDS": " ".join(("distdual", *words)), "COMP_CWORD": str(len(words))}
     ran = run("distdual", cwd=cwd, env=environment(**asked, _DISTDUAL_COMPLETE=f"{shell}_complete"))
     assert ran.code == 0, ran
@@ -39,7 +39,7 @@ def test_problems_are_offered():
     assert offered("train", "run.toml", "--set", "problem.kind", "=") == [f"plain,{kind}" for kind in KINDS]
 
 
-def test_keys_of_the_config_are_offered_with_what_they_mean():
+def test_config_keys_are_offered_with_their_meaning():
     found = offered("sweep", "run.toml", "--set", "solver.max")
     assert {"plain,solver.max_passes=", "plain,solver.max_seconds="} <= set(found)
     assert all(line.startswith("plain,solver.max") for line in found)
@@ -49,7 +49,7 @@ def test_keys_of_the_config_are_offered_with_what_they_mean():
     assert "plain,problem.tag_cost=" in offered("train", "run.toml", "--set", "problem.t")
 
 
-def test_every_key_of_the_config_is_offered_and_is_one():
+def test_exactly_the_config_keys_are_offered():
     keys = [key for key, _ in completion.config_keys(config.Config)]
     assert {"data.url", "problem.kind", "cluster.local.workers", "output.checkpoint_every"} <= set(keys)
     assert all(meaning for _, meaning in completion.config_keys(config.Config))
@@ -70,7 +70,7 @@ def test_the_script_of_each_shell(shell, capsys):
 
 
 def read_until(terminal: int, text: str, seconds: float = 60) -> str:
-    """What a terminal shows, up to `text`."""
+    """Read a terminal's output up to `text`."""
     shown, end = "", time.monotonic() + seconds
     while text not in shown and time.monotonic() < end:
         if select.select([terminal], [], [], 0.2)[0]:

@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from distdual.cluster.dask_client import connect
-from distdual.cluster.executor import DaskExecutor, InlineExecutor, open_executor
+from distdual.cluster.dask_executor import DaskExecutor
+from distdual.cluster.open_executor import open_executor
+from distdual.cluster.threads import InlineExecutor
 from distdual.config import ClusterConfig, LocalCluster
 from distdual.data.dataset import open_dataset
 from distdual.data.in_memory import in_memory

@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from distdual.cluster.dask_client import connect
-from distdual.cluster.executor import DaskExecutor
+from distdual.cluster.dask_executor import DaskExecutor
 from distdual.config import ClusterConfig
 from distdual.data.dataset import open_dataset
 from distdual.problems.binary import Binary

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distdual.certificate.bounds import CertificateError, ShardLoss, upper_bound
-from distdual.cluster.executor import InlineExecutor, open_executor
+from distdual.cluster.open_executor import open_executor
+from distdual.cluster.threads import InlineExecutor
 from distdual.config import ClusterConfig, LocalCluster, SolverConfig
 from distdual.coordinator.async_trainer import AsyncTrainer, Flight, ahead, still_violated, whole_shards
 from distdual.coordinator.schedule import Pass, Piece, cut_pieces, cut_rounds

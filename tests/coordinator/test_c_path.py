@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distdual.cluster.executor import InlineExecutor
+from distdual.cluster.threads import InlineExecutor
 from distdual.config import SolverConfig
 from distdual.coordinator.c_path import follow
 from distdual.coordinator.trainer import Trainer

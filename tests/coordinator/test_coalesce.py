@@ -105,5 +105,5 @@ def test_groups_only_become_unions_of_those_there_are():
 
 def test_members_that_workers_wrote_elsewhere_are_noticed_at_once(tmp_path):
     grouping = Grouping(7, np.array([0, 1000]), np.inf, Location(str(tmp_path / "here")))
-    with pytest.raises(InputError, match="what workers write there is not to be seen from here"):
+    with pytest.raises(InputError, match="files that workers write there are not visible to the coordinator"):
         grouping._check_shared(grouping.notes(0, 7))

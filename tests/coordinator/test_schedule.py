@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from distdual.coordinator.schedule import (
     CERTIFY_EVERY,
-    FEWER,
     FIRST_PIECE,
-    PATIENCE,
+    MAX_ASCENT,
+    NEXT_SCAN_SHARE,
     Limits,
     Pass,
     Piece,
@@ -163,13 +163,13 @@ def test_the_cached_problem_is_not_solved_beyond_what_the_target_asks(schedule):
 
 def test_what_only_the_ascent_can_close_is_left_to_it_even_if_it_climbs_slowly():
     plan = climbing(0.01, 5)
-    assert after_scan(plan, 0.004, 1e-3, climbed=100.0) == Ascent(0.004, 5, patience=PATIENCE)
-    assert after_scan(plan, 0.0, 1e-3, climbed=100.0) == Ascent(5e-4, 5, patience=PATIENCE)
+    assert after_scan(plan, 0.004, 1e-3, climbed=100.0) == Ascent(0.004, 5, patience=MAX_ASCENT)
+    assert after_scan(plan, 0.0, 1e-3, climbed=100.0) == Ascent(5e-4, 5, patience=MAX_ASCENT)
 
 
 def test_where_passes_take_the_time_the_ascent_goes_as_far_as_the_next_one_will_see():
     plan = climbing(0.01, 5)
-    assert after_scan(plan, 0.04, 1e-3, climbed=1.0) == Ascent(FEWER * 0.04, 5, patience=PATIENCE)
+    assert after_scan(plan, 0.04, 1e-3, climbed=1.0) == Ascent(NEXT_SCAN_SHARE * 0.04, 5, patience=MAX_ASCENT)
 
 
 def test_where_a_scan_found_much_that_is_new_the_slope_decides():

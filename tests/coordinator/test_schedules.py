@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distdual.cluster.executor import InlineExecutor
+from distdual.cluster.threads import InlineExecutor
 from distdual.config import SolverConfig
 from distdual.coordinator.trainer import Outcome, Trainer
 from distdual.data.in_memory import MemoryDataset, in_memory

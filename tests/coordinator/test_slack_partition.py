@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from distdual import train, verify
-from distdual.cluster.executor import InlineExecutor
+from distdual.cluster.threads import InlineExecutor
 from distdual.config import SolverConfig
 from distdual.coordinator.run import Result
 from distdual.coordinator.trainer import Outcome, Trainer
@@ -220,10 +220,10 @@ def test_forged_alpha_of_groups_is_not_feasible(grouped):
     [
         ({"keys": lambda keys: keys + 5}, "names no class"),
         ({"bits": lambda bits: bits[:-1]}, "bytes of bits"),
-        ({"end": lambda end: end - 100}, "begins behind its end"),
+        ({"end": lambda end: end - 100}, "begins after its end"),
         ({"begin": lambda begin: begin + 1000, "end": lambda end: end + 1000}, "names example 10"),
         ({"lengths": lambda lengths: lengths + 1}, "numbers in keys"),
-        ({"keys": lambda keys: keys.astype(float)}, "whole numbers are expected"),
+        ({"keys": lambda keys: keys.astype(float)}, "flat arrays of integers"),
     ],
 )
 def test_members_that_make_no_sense_are_named(changes, words, grouped):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distdual.cluster.executor import InlineExecutor
+from distdual.cluster.threads import InlineExecutor
 from distdual.config import SolverConfig
 from distdual.coordinator.checkpoint import ARRAYS, contents
 from distdual.coordinator.snapshot import State, pack, restore, with_infinity, without_infinity

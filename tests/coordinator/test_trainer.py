@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distdual.cluster.executor import InlineExecutor, open_executor
+from distdual.cluster.open_executor import open_executor
+from distdual.cluster.threads import InlineExecutor
 from distdual.config import ClusterConfig, LocalCluster, SolverConfig
 from distdual.coordinator import schedule
 from distdual.coordinator.async_trainer import MODES

@@ -30,13 +30,13 @@ def test_check(estimator: Any, check: Any) -> None:
 @pytest.mark.parametrize(
     "check", [check_sample_weight_equivalence_on_dense_data, check_sample_weight_equivalence_on_sparse_data]
 )
-def test_a_weight_of_two_is_an_example_twice_once_the_gap_is_small_enough(estimator: Any, check: Any) -> None:
+def test_a_weight_of_two_equals_a_repeated_example_for_a_small_gap(estimator: Any, check: Any) -> None:
     check(type(estimator).__name__, estimator)
 
 
 @pytest.mark.parametrize("theirs", [LinearSVC(), LinearSVR()], ids=["LinearSVC", "LinearSVR"])
-def test_scikit_learns_own_fail_the_same_checks(theirs: Any) -> None:
-    """What is expected to fail above is no more than what fails there."""
+def test_scikit_learns_own_estimators_fail_the_same_checks(theirs: Any) -> None:
+    """Expected failures above are among those of scikit-learn's own estimators."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = check_estimator(theirs, on_fail=None, on_skip=None)

@@ -14,7 +14,8 @@ from sklearn.base import clone
 
 import distdual
 from distdual.cluster.dask_client import connect
-from distdual.cluster.executor import DaskExecutor, InlineExecutor
+from distdual.cluster.dask_executor import DaskExecutor
+from distdual.cluster.threads import InlineExecutor
 from distdual.config import ClusterConfig, LocalCluster
 from distdual.data import in_memory as memory
 from distdual.data.prepare.api import prepare_arrays
@@ -35,7 +36,7 @@ def small_shards() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array, lambda x: da.from_array(x, chunks=100)])
-def test_arrays_travel_to_the_workers_and_the_weights_are_those_of_threads(client: Any, form: Any) -> None:
+def test_arrays_are_sent_to_workers_and_give_the_same_weights_as_threads(client: Any, form: Any) -> None:
     made = examples(2, 400, 8)
     here = distdual.SVC(0.1).fit(form(made.x), made.y)
     there = distdual.SVC(0.1, client=client)
@@ -66,7 +67,7 @@ def test_partial_fit_and_data_sets_use_the_client(client: Any, tmp_path: Path) -
     assert model.certificate_["lower"] <= grown["upper"]
 
 
-def test_sparse_shards_travel_without_the_values_of_others(client: Any) -> None:
+def test_sparse_shards_are_sent_without_the_values_of_others(client: Any) -> None:
     x = sp.random_array((1000, 50), density=0.2, format="csr", dtype=np.float32, rng=np.random.default_rng(0))
     data = memory.in_memory(x, np.arange(1000) % 2)
     assert data.n_shards > 10
@@ -86,7 +87,7 @@ def test_a_clone_has_the_client_and_a_pickle_has_not(client: Any) -> None:
     np.testing.assert_array_equal(again.predict(made.x), model.predict(made.x))
 
 
-def test_bags_are_trained_on_and_decided_there(client: Any, tmp_path: Path) -> None:
+def test_bags_are_trained_and_scored_on_workers(client: Any, tmp_path: Path) -> None:
     made = planted(5, n=30)
     y = [part[0] for part in made.y]
     prepare_arrays(made.x, made.y, tmp_path / "data", "latent", shard_bytes=800)

@@ -27,7 +27,7 @@ def svm(**options: Any) -> distdual.LatentSVM:
     return distdual.LatentSVM(**{"C": 1.0, "gap": 1e-4, **options})
 
 
-def test_weights_are_those_of_train_however_bags_are_handed_in(tmp_path: Path) -> None:
+def test_weights_equal_those_of_train_for_every_form_of_bags(tmp_path: Path) -> None:
     made = planted(0)
     y, lengths, url = labels(made), [len(bag) for bag in made.x], str(tmp_path / "data")
     prepare_arrays(made.x, [np.repeat(label, n) for label, n in zip(y, lengths, strict=True)], url, "latent")
@@ -52,7 +52,7 @@ def test_weights_are_those_of_train_however_bags_are_handed_in(tmp_path: Path) -
     np.testing.assert_array_equal(ours.predict(made.x), distdual.predict(str(tmp_path / "model"), url).labels)
 
 
-def test_sparse_bags_are_the_same() -> None:
+def test_sparse_bags_give_the_same_model() -> None:
     made = planted(1)
     dense, sparse = svm().fit(made.x, labels(made)), svm().fit([sp.csr_array(bag) for bag in made.x], labels(made))
     np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=1e-2)
@@ -85,7 +85,7 @@ def test_weights_of_bags_and_classes_are_costs() -> None:
     assert not np.array_equal(svm().fit(made.x, y, sample_weight=weight).coef_, svm().fit(made.x, y).coef_)
 
 
-def test_a_warm_start_ends_no_higher_than_it_began() -> None:
+def test_a_warm_start_never_raises_the_objective() -> None:
     made = planted(4)
     model = svm(warm_start=True, C=0.1).fit(made.x, labels(made))
     before = model.certificate_["latent"]["objective"]
@@ -93,7 +93,7 @@ def test_a_warm_start_ends_no_higher_than_it_began() -> None:
     assert model.certificate_["latent"]["objective"] <= before * (1 + 1e-9)
 
 
-def test_an_end_before_the_gap_is_proven_warns() -> None:
+def test_an_uncertified_fit_warns() -> None:
     made = planted(2)
     with pytest.warns(ConvergenceWarning, match="LatentSVM: the proven gap is"):
         svm(gap=1e-9, max_passes=1).fit(made.x, labels(made))
@@ -116,11 +116,11 @@ def test_an_end_before_the_gap_is_proven_warns() -> None:
         (lambda m: svm(class_weight="even").fit(m.x, labels(m)), "class_weight must be"),
     ],
 )
-def test_what_makes_no_sense_is_refused(fit: Any, words: str) -> None:
+def test_bad_input_is_refused(fit: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         fit(planted(0))
 
 
-def test_without_fit_there_are_no_predictions() -> None:
+def test_prediction_needs_a_fit() -> None:
     with pytest.raises(NotFittedError):
         svm().predict(planted(0).x)

@@ -28,7 +28,7 @@ KINDS = ["binary", "multiclass", "regression"]
 
 
 def made(kind: str, n: int = 300, d: int = 6) -> tuple[Any, Any]:
-    """Float32 features and labels that are text for two classes, numbers for three, or targets."""
+    """Float32 features, and text labels for two classes, numeric ones for three, or targets."""
     rng = np.random.default_rng(5)
     x = examples(5, n, d).x
     scores = x @ rng.normal(size=d) + 0.3 * rng.normal(size=n)
@@ -43,7 +43,7 @@ def new(kind: str, **options: Any) -> Any:
 
 
 def objective(kind: str, model: Any, x: Any, y: Any, weight: Any = 1.0) -> float:
-    """P(w), from coef_ and intercept_ as they stand; with intercept_scaling = 1 the bias weight is intercept_."""
+    """P(w) from coef_ and intercept_; with intercept_scaling = 1 the bias weight is intercept_."""
     scores = model.predict(x) if kind == "regression" else model.decision_function(x)
     if kind == "regression":
         slack = np.maximum(0, np.abs(y - scores) - model.epsilon)
@@ -63,7 +63,7 @@ def stored(folder: Path, kind: str, x: Any, y: Any, **options: Any) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_weights_are_those_of_train(kind: str, tmp_path: Path) -> None:
+def test_weights_equal_those_of_train(kind: str, tmp_path: Path) -> None:
     x, y = made(kind)
     url = stored(tmp_path / "data", kind, x, y)
     config = {
@@ -83,7 +83,7 @@ def test_weights_are_those_of_train(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_certificate_holds_for_what_coef_and_intercept_say(kind: str, weighted: bool) -> None:
+def test_the_certificate_holds_for_coef_and_intercept(kind: str, weighted: bool) -> None:
     x, y = made(kind)
     weight = np.random.default_rng(1).integers(0, 4, len(y)) if weighted else None
     model = new(kind).fit(x, y, sample_weight=weight)
@@ -136,8 +136,8 @@ def test_partial_fit_over_chunks_reaches_the_optimum_of_all(kind: str, sparse: b
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_begins_with_the_alpha_of_the_one_before(kind: str) -> None:
-    """One pass is enough for no other to reach what has been proven; examples that join can only raise the optimum."""
+def test_a_warm_start_uses_the_alpha_of_the_previous_fit(kind: str) -> None:
+    """One pass alone proves less than a warm start; added examples can only raise the optimum."""
     x, y = made(kind)
     first = new(kind, gap=1e-7, max_passes=2000)
     proven = clone(first).fit(x, y).certificate_["lower"] * (1 - 1e-12)
@@ -154,10 +154,10 @@ def test_a_run_begins_with_the_alpha_of_the_one_before(kind: str) -> None:
     assert cold.certificate_["lower"] < proven
 
 
-def test_partial_fit_goes_on_after_a_warning_that_was_made_an_error() -> None:
+def test_partial_fit_continues_after_a_warning_raised_as_an_error() -> None:
     x, y = made("binary")
     grown = new("binary", gap=1e-9, max_passes=1)
-    with pytest.raises(ConvergenceWarning):  # pytest is told to raise all warnings
+    with pytest.raises(ConvergenceWarning):  # pytest raises all warnings
         grown.partial_fit(x[:200], y[:200])
     grown.set_params(gap=1e-4, max_passes=200).partial_fit(x[200:], y[200:])
     assert grown.certificate_["n_examples"] == 300
@@ -173,36 +173,36 @@ def test_examples_seen_by_partial_fit_are_copies() -> None:
     assert grown.certificate_["upper"] == pytest.approx(objective("binary", grown, x, y), rel=1e-9)
 
 
-def test_weights_that_come_later_join_those_of_one() -> None:
+def test_earlier_examples_without_weights_have_weight_one() -> None:
     x, y = made("binary")
     weight = np.r_[np.ones(100), np.full(200, 2.0)]
     grown = new("binary").partial_fit(x[:100], y[:100]).partial_fit(x[100:], y[100:], sample_weight=weight[100:])
     assert grown.certificate_["upper"] == pytest.approx(objective("binary", grown, x, y, weight), rel=1e-9)
 
 
-def test_partial_fit_after_fit_says_that_it_begins_anew() -> None:
+def test_partial_fit_after_fit_warns_that_it_starts_from_scratch() -> None:
     x, y = made("binary")
     model = new("binary").fit(x, y)
-    with pytest.warns(UserWarning, match="begins anew"):
+    with pytest.warns(UserWarning, match="starts from scratch"):
         model.partial_fit(x[:100], y[:100])
     assert model.certificate_["n_examples"] == 100
 
 
-def test_partial_fit_refuses_what_does_not_join(tmp_path: Path) -> None:
+def test_partial_fit_refuses_incompatible_examples(tmp_path: Path) -> None:
     x, y = made("binary")
     model = new("binary").partial_fit(x, y)
-    with pytest.raises(InputError, match="y holds the label maybe, known are no, yes"):
+    with pytest.raises(InputError, match="y contains the unknown label maybe, expected one of no, yes"):
         model.partial_fit(x[:1], ["maybe"])
-    with pytest.raises(InputError, match="classes are not those of the first call"):
+    with pytest.raises(InputError, match="classes differ from those of the first call"):
         model.partial_fit(x, y, classes=["no", "yes", "maybe"])
-    with pytest.raises(InputError, match="dense examples or sparse ones"):
+    with pytest.raises(InputError, match="all examples dense or all sparse"):
         model.partial_fit(sp.csr_array(x), y)
-    with pytest.raises(InputError, match="has seen arrays"):
+    with pytest.raises(InputError, match="was trained on arrays"):
         model.partial_fit(stored(tmp_path / "data", "binary", x, y))
     assert model.certificate_["n_examples"] == 300
 
 
-def test_partial_fit_goes_on_where_a_data_set_has_grown(tmp_path: Path) -> None:
+def test_partial_fit_continues_on_a_grown_data_set(tmp_path: Path) -> None:
     x, y = made("binary")
     location = Location(str(tmp_path / "data"))
 
@@ -219,12 +219,12 @@ def test_partial_fit_goes_on_where_a_data_set_has_grown(tmp_path: Path) -> None:
     grown.partial_fit(write(3))
     assert (first["n_examples"], grown.certificate_["n_examples"]) == (200, 300)
     assert grown.certificate_["upper"] == pytest.approx(objective("binary", grown, x, y), rel=1e-9)
-    with pytest.raises(InputError, match="grown by more shards"):
+    with pytest.raises(InputError, match="with shards appended"):
         grown.partial_fit(stored(tmp_path / "other", "binary", x[::-1], y[::-1]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_warm_start_begins_near_the_optimum_of_another_C(kind: str) -> None:
+def test_a_warm_start_is_near_the_optimum_of_another_C(kind: str) -> None:
     x, y = made(kind, n=1000)
     cold = new(kind, C=0.12).fit(x, y)
     hot = new(kind, warm_start=True).fit(x, y).set_params(C=0.12).fit(x, y)
@@ -250,10 +250,10 @@ def test_class_weights_are_weights_of_the_examples(kind: str, tmp_path: Path) ->
     classes, counts = np.unique(y, return_counts=True)
     url = stored(tmp_path / "data", kind, x, y, shard_bytes=2000)
     even = dict(zip(classes.tolist(), (len(y) / (len(classes) * counts)).tolist(), strict=True))
-    for told, meant in (("balanced", even), ({classes[0]: 3.0}, {classes[0]: 3.0})):
+    for class_weight, meant in (("balanced", even), ({classes[0]: 3.0}, {classes[0]: 3.0})):
         weight = np.array([meant.get(label, 1.0) for label in y])
         expected = new(kind).fit(x, y, sample_weight=weight)
-        for model in (new(kind, class_weight=told).fit(x, y), new(kind, class_weight=told).fit(url)):
+        for model in (new(kind, class_weight=class_weight).fit(x, y), new(kind, class_weight=class_weight).fit(url)):
             assert model.certificate_["lower"] <= expected.certificate_["upper"]
             assert expected.certificate_["lower"] <= model.certificate_["upper"]
             assert model.certificate_["upper"] == pytest.approx(objective(kind, model, x, y, weight), rel=1e-9)
@@ -330,9 +330,9 @@ def test_the_same_seed_gives_the_same_weights() -> None:
     assert not np.array_equal(weights[0], weights[2])
 
 
-def test_a_fit_that_ends_uncertified_warns_with_its_gap() -> None:
+def test_an_uncertified_fit_warns_with_its_gap() -> None:
     x, y = made("binary")
-    with pytest.warns(ConvergenceWarning, match=r"SVC: the proven gap is .*e-\d\d, 1.00e-09 was asked for \(1 passes"):
+    with pytest.warns(ConvergenceWarning, match=r"SVC: the proven gap is .*e-\d\d, the target is 1.00e-09 \(1 passes"):
         model = new("binary", gap=1e-9, max_passes=1).fit(x, y)
     assert not model.certificate_["certified"]
     assert model.certificate_["gap"] > 1e-9
@@ -352,22 +352,22 @@ def test_a_fit_that_ends_uncertified_warns_with_its_gap() -> None:
         ({"class_weight": {"perhaps": 2}}, "names 'perhaps'; the labels are no, yes"),
     ],
 )
-def test_bad_parameters_are_told_when_fitting(options: dict[str, Any], message: str) -> None:
+def test_bad_parameters_are_reported_by_fit(options: dict[str, Any], message: str) -> None:
     x, y = made("binary")
     with pytest.raises(InputError, match=message):
         new("binary", **options).fit(x, y)
 
 
-def test_numpy_numbers_are_numbers() -> None:
+def test_numpy_scalars_are_accepted_as_parameters() -> None:
     x, y = made("binary")
     options = {"C": np.float32(0.5), "max_passes": np.int64(100), "random_state": np.int32(1)}
     assert new("binary", **options).fit(x, y).certificate_["certified"]
 
 
-def test_bad_data_is_told(tmp_path: Path) -> None:
+def test_bad_data_is_reported(tmp_path: Path) -> None:
     x, y = made("binary")
     url = stored(tmp_path / "data", "binary", x, y)
-    with pytest.raises(InputError, match="labels and costs of its own; leave y out"):
+    with pytest.raises(InputError, match="its own labels and costs; leave y out"):
         new("binary").fit(url, y)
     with pytest.raises(InputError, match="leave sample_weight out"):
         new("binary").fit(url, sample_weight=np.ones(300))

@@ -23,7 +23,7 @@ TAGS = np.array(["A", "B", "C"])
 
 @dataclass(frozen=True, kw_only=True)
 class Steps(distdual.UserProblem):
-    """The step 0 … 4 that is nearest to a target."""
+    """A problem that predicts the step 0 … 4 nearest to a target."""
 
     @property
     def n_weights(self) -> int:
@@ -56,7 +56,7 @@ def chain(**options: Any) -> distdual.ChainSVM:
     return distdual.ChainSVM(**{"C": 0.1, "gap": 1e-4, **options})
 
 
-def test_chain_weights_are_those_of_train(tmp_path: Path) -> None:
+def test_chain_weights_equal_those_of_train(tmp_path: Path) -> None:
     x, y = sequences()
     url = str(tmp_path / "data")
     prepare_arrays(x, y, url, "chain")
@@ -80,7 +80,7 @@ def test_chain_weights_are_those_of_train(tmp_path: Path) -> None:
     assert chain().fit(x, y).score(x, y) == pytest.approx(expected.score["accuracy"])
 
 
-def test_flat_and_sparse_sequences_are_sequences() -> None:
+def test_flat_and_sparse_sequences_give_the_same_model() -> None:
     x, y = sequences()
     lengths = [len(part) for part in x]
     flat = sp.csr_array(np.vstack(x))
@@ -109,18 +109,18 @@ def test_chains_take_the_options_of_the_problem() -> None:
     assert model.certificate_["upper"] > chain(transitions=False, boundaries=False).fit(x, y).certificate_["upper"]
 
 
-def test_chains_go_through_clone_and_grid_search() -> None:
+def test_chains_work_with_clone_and_grid_search() -> None:
     x, y = sequences()
     search = GridSearchCV(chain(gap=1e-2), {"C": [1e-4, 0.1]}, cv=3).fit(x, y)
     assert search.best_params_ == {"C": 0.1}
     assert clone(search.best_estimator_).C == 0.1
 
 
-def test_bad_sequences_are_told() -> None:
+def test_bad_sequences_are_reported() -> None:
     x, y = sequences()
-    with pytest.raises(InputError, match="give lengths"):
+    with pytest.raises(InputError, match="pass lengths"):
         chain().fit(np.vstack(x), np.concatenate(y))
-    with pytest.raises(InputError, match=r"an array .* is expected for each sequence"):
+    with pytest.raises(InputError, match=r"expected an array .* per sequence"):
         chain().fit([part[0] for part in x], y)
     with pytest.raises(InputError, match="sequence 1 has"):
         chain().fit(x[:2], [y[0], y[1][:-1]])
@@ -141,13 +141,13 @@ def own(problem: Any, **options: Any) -> distdual.StructuralSVM:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_ones_own_multiclass_problem_is_svc(sparse: bool) -> None:
+def test_a_user_defined_multiclass_problem_equals_svc(sparse: bool) -> None:
     x, y = labelled()
     theirs = distdual.SVC(C=0.1, gap=1e-4, fit_intercept=False).fit(x, y)
     given = sp.csr_array(x) if sparse else x
     instance = PlainMulticlass(n_features=3, classes=("A", "B", "C"))
-    for told in (PlainMulticlass, "tests.problems.mine:PlainMulticlass", instance):
-        ours = own(told).fit(given, y)
+    for problem in (PlainMulticlass, "tests.problems.mine:PlainMulticlass", instance):
+        ours = own(problem).fit(given, y)
         np.testing.assert_allclose(ours.coef_, theirs.coef_.ravel(), atol=0.02)
         assert ours.certificate_["lower"] <= theirs.certificate_["upper"]
         assert theirs.certificate_["lower"] <= ours.certificate_["upper"]
@@ -165,7 +165,7 @@ def test_options_are_the_fields_of_the_class() -> None:
         own(PlainMulticlass, options={"scales": 2.0}).fit(x, y)
 
 
-def test_ones_own_problem_grows_by_partial_fit() -> None:
+def test_user_defined_problems_grow_by_partial_fit() -> None:
     x, y = labelled()
     grown = own(PlainMulticlass).partial_fit(x[:40], y[:40], classes=TAGS).partial_fit(x[40:], y[40:])
     whole = own(PlainMulticlass).fit(x, y)
@@ -208,16 +208,19 @@ def test_inexact_inference_warns_that_nothing_is_proven() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"problem": None}, "must be a subclass of distdual.UserProblem"),
+        ({"problem": None}, "must be a subclass or an instance of distdual.UserProblem"),
         ({"problem": PlainMulticlass(n_features=4, classes=("A", "B", "C"))}, "made for 4 features"),
-        ({"problem": PlainMulticlass(n_features=3, classes=("A", "B"))}, "y holds the label C, known are A, B"),
+        (
+            {"problem": PlainMulticlass(n_features=3, classes=("A", "B"))},
+            "y contains the unknown label C, expected one of A, B",
+        ),
         (
             {"problem": PlainMulticlass(n_features=3, classes=("A", "B", "C")), "options": {"scale": 1.0}},
-            "leave options out",
+            "set its fields instead of options",
         ),
     ],
 )
-def test_a_problem_that_does_not_fit_is_told(options: dict[str, Any], message: str) -> None:
+def test_an_unsuitable_problem_is_reported(options: dict[str, Any], message: str) -> None:
     x, y = labelled()
     with pytest.raises(InputError, match=message):
         own(**options).fit(x, y)

@@ -254,12 +254,12 @@ def test_a_newer_format_asks_for_an_upgrade(folder):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("weights.npy", lambda a: a[:-1], r"weights\.npy: 4 weights, model\.json speaks of 5"),
+        ("weights.npy", lambda a: a[:-1], r"weights\.npy: 4 weights, but model\.json describes 5"),
         ("dual/alpha.npy", lambda a: a[:-1], "dual: example, key_indptr and alpha differ in length"),
         ("dual/example.npy", lambda a: a[1:], "dual: example, key_indptr and alpha differ in length"),
         ("dual/key_indptr.npy", lambda a: a + 5, "dual/key_indptr"),
         ("dual/key_indptr.npy", lambda a: -a - 1, "dual/key_indptr"),
-        ("weights.npy", lambda a: a.astype(np.float32), "a flat float64 array is expected, found float32"),
+        ("weights.npy", lambda a: a.astype(np.float32), "expected a flat float64 array, found float32"),
     ],
     ids=[
         "too few weights",

@@ -1,4 +1,4 @@
-"""Lines of run logs as they may be: old ones, and those of a cluster whose workers report when they like."""
+"""Sample lines of run logs: an old format, and an asynchronous run on a cluster."""
 
 import math
 from typing import Any
@@ -7,10 +7,10 @@ from distdual.report.round_log import Round
 
 
 def line(lower: float, upper: float | None, **more: Any) -> dict[str, Any]:
-    """A line of a log from before workers were told of; `more` goes into its totals."""
+    """A line of an old log without workers; `more` goes into its totals."""
     totals = {"passes": 1, "rounds": 1, "oracle_calls": 10, "wait_seconds": 0.5, "ascent_seconds": 1.0}
-    told = {"seconds": 1.0, "cache_rows": 5, "support": 4, "certify": False, "totals": {**totals, **more}}
-    return {**told, "lower": lower, "upper": upper, "gap": None, "events": []}
+    fields = {"seconds": 1.0, "cache_rows": 5, "support": 4, "certify": False, "totals": {**totals, **more}}
+    return {**fields, "lower": lower, "upper": upper, "gap": None, "events": []}
 
 
 def asynchronous(n: int = 30) -> list[dict[str, Any]]:
@@ -33,10 +33,10 @@ def asynchronous(n: int = 30) -> list[dict[str, Any]]:
 
 
 def round_of(made: dict[str, Any]) -> Round:
-    """The same as the trainer tells it."""
+    """The Round that such a line records."""
     inf = math.inf
     upper, gap = (inf if made[name] is None else made[name] for name in ("upper", "gap"))
     bounds = (made["certify"], made["lower"], upper, gap, inf)
     sizes = (made["cache_rows"], 8, made["support"], made["totals"])
-    told = {name: made.get(name, empty) for name, empty in (("staleness", []), ("workers", {}))}
-    return Round(made["seconds"], 1, 3, *bounds, *sizes, events=made["events"], **told)
+    lists = {name: made.get(name, empty) for name, empty in (("staleness", []), ("workers", {}))}
+    return Round(made["seconds"], 1, 3, *bounds, *sizes, events=made["events"], **lists)

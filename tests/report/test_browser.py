@@ -1,4 +1,4 @@
-"""Both pages in a real browser: curves are seen, nothing overflows, nothing complains. Needs Debian's chromium."""
+"""Both pages in a real browser: visible curves, no overflow, no errors. Needs Debian's chromium."""
 
 import re
 import shutil
@@ -66,14 +66,14 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def show(browser: Any, url: str, width: int = 1280, *, dark: bool = False) -> None:
-    """Open a page in a window of this width, and wait until it is that page: a busy machine is slow to turn over."""
+    """Open a page in a window of this width and wait until it is loaded."""
     from selenium.webdriver.support.ui import WebDriverWait
 
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-    browser.get_log("browser")  # what an earlier page said
+    browser.get_log("browser")  # discard messages of earlier pages
     browser.get(url)
     there = "return document.URL === arguments[0] && document.readyState === 'complete'"
     WebDriverWait(browser, 20, poll_frequency=0.1).until(lambda _: browser.execute_script(there, url))
@@ -86,7 +86,7 @@ def brightness(colour: str) -> float:
 def assert_readable(browser: Any, width: int, *, dark: bool) -> dict[str, Any]:
     found: dict[str, Any] = browser.execute_script(PROBE)
     assert browser.get_log("browser") == []
-    assert found["scroll"] == width  # nothing to scroll sideways
+    assert found["scroll"] == width  # no horizontal scrolling
     assert found["seen"]
     assert len(found["curves"]) >= 8
     assert min(across for across, _ in found["curves"]) > 200
@@ -126,7 +126,7 @@ def state(browser: Any) -> str:
 SIX_SECONDS_LATER = "heard -= 6000; note(); return document.getElementById('news').textContent"
 
 
-def test_an_open_page_follows_the_run_and_keeps_its_end(browser: Any) -> None:
+def test_an_open_page_follows_the_run_and_keeps_the_final_state(browser: Any) -> None:
     from selenium.webdriver.support.ui import WebDriverWait
 
     wait = WebDriverWait(browser, 20, poll_frequency=0.1)
@@ -135,7 +135,7 @@ def test_an_open_page_follows_the_run_and_keeps_its_end(browser: Any) -> None:
         show(browser, dashboard.url)
         assert state(browser) == "running"
         assert "No round has ended yet" in browser.page_source
-        assert browser.execute_script(SIX_SECONDS_LATER) == "no news for 6 s"
+        assert browser.execute_script(SIX_SECONDS_LATER) == "no update for 6 s"
         dashboard.begin(ABOUT)
         for each in lines[:10]:
             dashboard.write(round_of(each))
@@ -149,7 +149,7 @@ def test_an_open_page_follows_the_run_and_keeps_its_end(browser: Any) -> None:
         dashboard.end(CERTIFICATE)
     wait.until(lambda _: state(browser) == "certified")
     browser.execute_script("window.before = document.body.innerHTML")
-    time.sleep(2.5)  # longer than the page takes to look for news
+    time.sleep(2.5)  # longer than the page's update interval
     assert browser.execute_script("return window.before === document.body.innerHTML")
     assert browser.get_log("browser") == []
 
@@ -165,7 +165,7 @@ with Dashboard("0") as dashboard:
 """
 
 
-def test_a_page_whose_run_was_killed_says_so_and_keeps_what_it_knew(browser: Any) -> None:
+def test_a_page_of_a_killed_run_says_so_and_keeps_its_content(browser: Any) -> None:
     from selenium.webdriver.support.ui import WebDriverWait
 
     command = [sys.executable, "-c", KILLED]
@@ -182,34 +182,34 @@ def test_a_page_whose_run_was_killed_says_so_and_keeps_what_it_knew(browser: Any
         assert len(browser.execute_script(PROBE)["curves"]) >= 8
 
 
-def test_the_pointer_is_told_the_values_below_it(browser: Any, tmp_path: Path) -> None:
+def test_tooltips_show_the_values_under_the_pointer(browser: Any, tmp_path: Path) -> None:
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.by import By
 
     file = tmp_path / "page.html"
     file.write_text(page(Run(asynchronous(), "a run", None, 1e-3)), encoding="utf-8")
     show(browser, file.as_uri())
-    told = {}
+    tips = {}
     for figure in browser.find_elements(By.CSS_SELECTOR, "figure"):
         picture = figure.find_element(By.CSS_SELECTOR, "svg")
         browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", picture)
         ActionChains(browser).move_to_element(picture).perform()
         title = figure.find_element(By.CSS_SELECTOR, "figcaption").text
-        told[title] = browser.find_element(By.CSS_SELECTOR, ".tip").text.splitlines()
+        tips[title] = browser.find_element(By.CSS_SELECTOR, ".tip").text.splitlines()
         hair = figure.find_element(By.CSS_SELECTOR, ".hair.on").rect
         box = picture.rect
         assert abs(hair["x"] - (box["x"] + box["width"] / 2)) < box["width"] / 5
-    first = asynchronous()[int(told["Bounds closing over time"][0].split()[0]) - 1]
-    assert told["Bounds closing over time"][1] == f"gap {first['gap']:.2e}"
-    assert [words.split()[0] for words in told["Bounds closing over passes"][1:]] == ["gap", "upper", "lower"]
-    assert told["Exploring and optimising"][1:] == ["optimising 60 %", "waiting for scans 20 %"]
-    assert told["Workers"][0].startswith("tcp://10.0.0.")
-    assert told["Staleness"] == ["1", "reports 75"]
+    first = asynchronous()[int(tips["Bounds closing over time"][0].split()[0]) - 1]
+    assert tips["Bounds closing over time"][1] == f"gap {first['gap']:.2e}"
+    assert [words.split()[0] for words in tips["Bounds closing over passes"][1:]] == ["gap", "upper", "lower"]
+    assert tips["Exploring and optimising"][1:] == ["optimising 60 %", "waiting for scans 20 %"]
+    assert tips["Workers"][0].startswith("tcp://10.0.0.")
+    assert tips["Staleness"] == ["1", "reports 75"]
     ActionChains(browser).move_to_element(browser.find_element(By.CSS_SELECTOR, "h1")).perform()
     assert not browser.find_element(By.CSS_SELECTOR, ".tip").is_displayed()
 
 
-def test_a_picture_of_it_has_both_curves(browser: Any, tmp_path: Path) -> None:
+def test_a_screenshot_has_both_curves(browser: Any, tmp_path: Path) -> None:
     from matplotlib.image import imread
 
     (tmp_path / "page.html").write_text(page(Run(OLD, "a run")), encoding="utf-8")

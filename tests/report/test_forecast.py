@@ -1,4 +1,4 @@
-"""What is said of the time left is what the past shows, or nothing."""
+"""The forecast of the time left agrees with the past, or there is none."""
 
 import math
 
@@ -10,7 +10,7 @@ from distdual.report.forecast import closing_gaps, left_words, recent_rate, rece
 
 
 @given(st.floats(0.05, 5.0), st.integers(4, 60), st.floats(1.5, 1e4))
-def test_a_gap_that_closes_by_a_factor_a_second_ends_when_it_says(pace: float, n: int, further: float) -> None:
+def test_the_forecast_is_exact_for_an_exponentially_closing_gap(pace: float, n: int, further: float) -> None:
     seconds = [float(at) for at in range(n)]
     gaps: list[float | None] = [math.exp(-pace * at) for at in range(n)]
     assert gaps[-1] is not None
@@ -18,8 +18,8 @@ def test_a_gap_that_closes_by_a_factor_a_second_ends_when_it_says(pace: float, n
     assert found == pytest.approx((math.log(further) / pace,) * 2, rel=1e-6)
 
 
-def test_nothing_is_said_where_the_past_does_not_tell() -> None:
-    assert time_left([1.0, 2.0, 3.0], [None, 0.5, 0.4], 0.1) is None  # too little is proven
+def test_there_is_no_forecast_without_enough_agreeing_gaps() -> None:
+    assert time_left([1.0, 2.0, 3.0], [None, 0.5, 0.4], 0.1) is None  # too few proven gaps
     assert time_left([1.0, 2.0, 3.0, 4.0], [0.4, 0.3, 0.2, 0.1], 0.1) is None  # done
     stalls: list[float | None] = [10.0**-at for at in range(9)]
     stalls += [1e-8 * (1 - 1e-3 * at) for at in range(1, 7)]
@@ -27,19 +27,19 @@ def test_nothing_is_said_where_the_past_does_not_tell() -> None:
     assert left_words(None) == ""
 
 
-def test_a_gap_that_has_not_moved_for_long_is_no_longer_foretold() -> None:
+def test_there_is_no_forecast_for_a_stalled_gap() -> None:
     seconds, gaps = [1.0, 2.0, 3.0, 4.0], [0.8, 0.4, 0.2, 0.1]
     assert time_left(seconds, gaps, 0.05) == pytest.approx((1.0, 1.0))
     assert time_left([*seconds, 4.5], [*gaps, 0.1], 0.05) == pytest.approx((0.5, 0.5))
     assert time_left([*seconds, 9.0], [*gaps, 0.1], 0.05) is None
 
 
-def test_bounds_that_begin_anew_count_from_there() -> None:
+def test_restarted_bounds_restart_the_forecast() -> None:
     assert closing_gaps([1, 2, 3, 4, 5], [0.5, 0.1, 0.7, 0.7, 0.6]) == [(3, 0.7), (5, 0.6)]
     assert closing_gaps([1, 2, 3], [0.5, None, 0.7]) == [(3, 0.7)]
 
 
-def test_throughput_is_that_of_late() -> None:
+def test_throughput_is_recent() -> None:
     seconds = [float(at) for at in range(1, 101)]
     calls = [10.0 * at if at <= 50 else 500 + 40.0 * (at - 50) for at in range(1, 101)]
     assert recent_rate(seconds, calls) == pytest.approx(40.0)
@@ -47,12 +47,12 @@ def test_throughput_is_that_of_late() -> None:
     assert recent_rate([0.0], [0]) == 0.0
 
 
-def test_workers_are_those_of_late() -> None:
+def test_workers_are_recent() -> None:
     seconds = [float(at) for at in range(1, 101)]
     names = [("a", "lost")] * 80 + [("a",), ("b",), (), ()] * 5
     assert recent_workers(seconds, names) == 2
     assert recent_workers(seconds[:85], names[:85]) == 3
-    assert recent_workers([1.0, 50.0], [("a", "b"), ()]) == 2  # nobody since: those who were there last
+    assert recent_workers([1.0, 50.0], [("a", "b"), ()]) == 2  # none since: the last known workers
     assert recent_workers([1.0], [()]) == 0
 
 
@@ -66,5 +66,5 @@ def test_workers_are_those_of_late() -> None:
         ((3e5, 3e5), "about 80 h left"),
     ],
 )
-def test_no_more_digits_than_are_known(found: tuple[float, float], words: str) -> None:
+def test_forecasts_have_no_spurious_digits(found: tuple[float, float], words: str) -> None:
     assert left_words(found) == words

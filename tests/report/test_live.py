@@ -1,4 +1,4 @@
-"""The page of a run that goes on: it knows what the run knows, ends with it, and never disturbs it."""
+"""The live page shows the current state of a run, ends with it and never disturbs it."""
 
 import json
 import socket
@@ -47,8 +47,8 @@ def get(url: str) -> str:
         return str(answer.read().decode())
 
 
-def stream(url: str, told: list[tuple[str, dict[str, str]]]) -> None:
-    """All events until the server ends them."""
+def stream(url: str, received: list[tuple[str, dict[str, str]]]) -> None:
+    """Collect all events until the server ends the stream."""
     with urllib.request.urlopen(f"{url}events", timeout=20) as answer:
         name = ""
         for raw in answer:
@@ -56,7 +56,7 @@ def stream(url: str, told: list[tuple[str, dict[str, str]]]) -> None:
             if word == "event":
                 name = rest
             elif word == "data":
-                told.append((name, json.loads(rest)))
+                received.append((name, json.loads(rest)))
 
 
 def wait_until(what: Any, limit: float = 10.0) -> None:
@@ -66,7 +66,7 @@ def wait_until(what: Any, limit: float = 10.0) -> None:
         time.sleep(0.02)
 
 
-def test_a_run_without_a_log_is_seen_while_it_goes_on(data: Path, tmp_path: Path) -> None:
+def test_a_run_without_a_log_file_is_shown_live(data: Path, tmp_path: Path) -> None:
     pages: list[str] = []
     with Dashboard("0") as dashboard:
 
@@ -85,29 +85,29 @@ def test_a_run_without_a_log_is_seen_while_it_goes_on(data: Path, tmp_path: Path
         get(dashboard.url)
 
 
-def test_a_page_is_told_of_every_state_and_of_the_end() -> None:
-    told: list[tuple[str, dict[str, str]]] = []
+def test_a_page_receives_updates_and_the_final_state() -> None:
+    received: list[tuple[str, dict[str, str]]] = []
     lines = asynchronous()
     with Dashboard("0") as dashboard:
-        reader = threading.Thread(target=stream, args=(dashboard.url, told))
+        reader = threading.Thread(target=stream, args=(dashboard.url, received))
         reader.start()
-        wait_until(lambda: len(told) == 1)
-        assert "No round has ended yet" in told[0][1]["content"]
+        wait_until(lambda: len(received) == 1)
+        assert "No round has ended yet" in received[0][1]["content"]
         dashboard.begin(ABOUT)
         for each in lines:
             dashboard.write(round_of(each))
-        wait_until(lambda: len(told) == 2)
+        wait_until(lambda: len(received) == 2)
         dashboard.end(CERTIFICATE)
     reader.join(10)
     assert not reader.is_alive()
-    assert [name for name, _ in told] == ["state"] * (len(told) - 1) + ["end"]
-    assert 'href="http://127.0.0.1:8787/status"' in told[1][1]["content"]
-    assert told[1][1]["title"].startswith("gap 1.6e-03")
-    assert ">certified<" in told[-1][1]["content"]
-    assert "is gone; its 2 scans run elsewhere" in told[-1][1]["content"]
+    assert [name for name, _ in received] == ["state"] * (len(received) - 1) + ["end"]
+    assert 'href="http://127.0.0.1:8787/status"' in received[1][1]["content"]
+    assert received[1][1]["title"].startswith("gap 1.6e-03")
+    assert ">certified<" in received[-1][1]["content"]
+    assert "is gone; its 2 scans run elsewhere" in received[-1][1]["content"]
 
 
-def test_a_page_that_does_not_listen_holds_nothing_up() -> None:
+def test_a_page_that_does_not_read_delays_nothing() -> None:
     with Dashboard("0") as dashboard:
         silent = socket.create_connection(dashboard.server.server_address[:2])
         silent.sendall(b"GET /events HTTP/1.0\r\n\r\n")
@@ -120,21 +120,21 @@ def test_a_page_that_does_not_listen_holds_nothing_up() -> None:
 
 def test_a_long_run_does_not_fill_the_memory() -> None:
     with Dashboard("0") as dashboard:
-        told = round_of(asynchronous()[0])
+        line = round_of(asynchronous()[0])
         for _ in range(4 * MOST_LINES):
-            dashboard.write(told)
+            dashboard.write(line)
         assert len(dashboard.lines) < 2 * MOST_LINES
-        assert staleness(dashboard.lines) == [4 * MOST_LINES * n for n in told.staleness]
+        assert staleness(dashboard.lines) == [4 * MOST_LINES * n for n in line.staleness]
 
 
-def test_a_run_that_fails_says_why(data: Path, tmp_path: Path) -> None:
+def test_a_failed_run_shows_its_reason(data: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="margin"), Dashboard("0") as dashboard:
         raise InputError("no margin\nis left")
     assert dashboard.failure == "no margin is left"
     assert not dashboard.running
 
 
-def test_there_is_nothing_but_the_page() -> None:
+def test_other_paths_are_not_served() -> None:
     with Dashboard("0") as dashboard:
         assert get(f"{dashboard.url}?x=1").startswith("<!doctype html>")
         for path in ("favicon.ico", "../config.toml", "events/x"):
@@ -146,14 +146,14 @@ def test_there_is_nothing_but_the_page() -> None:
 
 
 def test_a_resumed_run_shows_its_earlier_rounds(data: Path, tmp_path: Path) -> None:
-    told = table(data, tmp_path, gap=1e-5)
-    told["output"]["checkpoint_every"] = 1e-9
+    config = table(data, tmp_path, gap=1e-5)
+    config["output"]["checkpoint_every"] = 1e-9
     rounds: list[Round] = []
     with pytest.raises(Suspended):
-        distdual.train(told, watch=rounds.append, terminated=lambda: len(rounds) >= 3)
+        distdual.train(config, watch=rounds.append, terminated=lambda: len(rounds) >= 3)
     later: list[Round] = []
     with Dashboard("0") as dashboard:
-        distdual.train(told, watch=later.append, resume=True, logs=[dashboard])
+        distdual.train(config, watch=later.append, resume=True, logs=[dashboard])
         assert len(dashboard.lines) == len(rounds) + len(later)
         assert dashboard.lines[0]["seconds"] == rounds[0].seconds
 
@@ -174,14 +174,14 @@ def config_file(data: Path, folder: Path) -> Path:
     return file
 
 
-def test_the_command_says_where_the_page_is(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_url(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     port = free_ports("dashboard")["dashboard"]
     ran = call(capsys, "train", config_file(data, tmp_path), "--dashboard", port)
     assert ran.code == 0, ran
     assert ran.err.startswith(f"dashboard  http://127.0.0.1:{port}/\n")
 
 
-def test_the_command_refuses_what_is_no_place_for_a_page(
+def test_the_command_refuses_unusable_addresses(
     data: Path, tmp_path: Path, busy_port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = config_file(data, tmp_path)
@@ -189,7 +189,9 @@ def test_the_command_refuses_what_is_no_place_for_a_page(
     assert_refused(ran, f"--dashboard: 127.0.0.1:{busy_port} cannot be used: address already in use", "another port")
     assert_refused(call(capsys, "train", config, "--dashboard", "70000"), "--dashboard 70000: expected a port")
     assert_refused(call(capsys, "train", "--dashboard", config), f"--dashboard {config}", "after CONFIG.toml")
-    assert_refused(call(capsys, "train", config, "--dashboard", "no-such-host.invalid:1"), "no-such-host.invalid is no")
+    assert_refused(
+        call(capsys, "train", config, "--dashboard", "no-such-host.invalid:1"), "no-such-host.invalid is not"
+    )
     assert not (tmp_path / "model").exists()
 
 
@@ -207,6 +209,6 @@ def test_an_address_may_name_a_host(address: str, found: tuple[str, int]) -> Non
 
 
 @pytest.mark.parametrize("address", ["", "port", "::1:80", "1:2:3", "-1", "a b:1", "٣"])
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(InputError, match="expected a port"):
         host_and_port(address)

@@ -1,4 +1,4 @@
-"""MLflow and TensorBoard hear what the run log says, from the real packages; without them one sentence says so."""
+"""MLflow and TensorBoard, by the real packages, receive the content of the run log; missing packages are reported."""
 
 import json
 import logging
@@ -36,7 +36,7 @@ def train(data: Path, folder: Path, **output: str) -> Any:
 
 
 def event_files(folder: Path) -> list[Any]:
-    """The events that TensorBoard would read: each behind its length and a checksum of that, before its own."""
+    """The events in a TensorBoard file: length, its checksum, event, its checksum."""
     from tensorboardX.proto.event_pb2 import Event
 
     (file,) = folder.glob("events.out.tfevents.*")
@@ -65,14 +65,14 @@ def test_tensorboard_gets_every_round_and_the_certificate(data: Path, tmp_path: 
     assert scalars["bounds/gap"][-1][1] == pytest.approx(result.certificate["gap"], rel=1e-5)
     assert scalars["bounds/certified"][-1][1] == 1.0
     assert scalars["run/oracle_calls"][-1][1] == result.certificate["oracle_calls"]
-    told = json.loads(texts["certificate/text_summary"])
-    assert told["upper"] == result.certificate["upper"]
+    certificate = json.loads(texts["certificate/text_summary"])
+    assert certificate["upper"] == result.certificate["upper"]
     assert json.loads(texts["config/text_summary"])["solver"]["gap"] == 1e-5
 
 
 @pytest.fixture
 def mlflow(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # the one store that mlflow-skinny has by itself
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # the only built-in store of mlflow-skinny
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     return pytest.importorskip("mlflow", reason="mlflow is not installed: pip install 'distdual[mlflow]'")
 
@@ -102,18 +102,18 @@ def test_an_mlflow_run_that_fails_is_marked_as_failed(tmp_path: Path, mlflow: An
     assert found.data.metrics["lower"] == asynchronous()[5]["lower"]
 
 
-def test_an_mlflow_server_that_is_not_there_is_bad_input(data: Path, tmp_path: Path, mlflow: Any) -> None:
+def test_an_unreachable_mlflow_server_is_bad_input(data: Path, tmp_path: Path, mlflow: Any) -> None:
     port = free_ports("mlflow")["mlflow"]
     with pytest.raises(InputError, match=f"output.mlflow: http://127.0.0.1:{port} cannot be used"):
         train(data, tmp_path, mlflow=f"http://127.0.0.1:{port}")
     assert not (tmp_path / "model" / "model.json").exists()
 
 
-def test_an_mlflow_store_that_fails_later_is_told_of_once(
+def test_an_mlflow_store_that_fails_later_is_logged_once(
     tmp_path: Path, mlflow: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), MlflowLog((tmp_path / "mlruns").as_uri()) as log:
-        log.run = "0" * 32  # a run that nobody has begun
+        log.run = "0" * 32  # a run that does not exist
         log.begin(About({"output": {"url": "a"}}, 1, 1))
         log.write(round_of(asynchronous()[5]))
     assert [record.levelname for record in caplog.records] == ["WARNING"]
@@ -124,7 +124,7 @@ def test_an_mlflow_store_that_fails_later_is_told_of_once(
     ("module", "key", "extra"),
     [("mlflow", "output.mlflow=http://127.0.0.1:1", "mlflow"), ("tensorboardX", "output.tensorboard=b", "tensorboard")],
 )
-def test_without_the_package_one_sentence_says_what_to_do(
+def test_a_missing_package_is_reported_with_its_install_command(
     module: str,
     key: str,
     extra: str,
@@ -144,19 +144,19 @@ def test_without_the_package_one_sentence_says_what_to_do(
 
 
 @pytest.mark.parametrize("folder", ["", "s3://bucket/board"])
-def test_tensorboard_takes_a_local_folder(folder: str, data: Path, tmp_path: Path) -> None:
+def test_tensorboard_needs_a_local_folder(folder: str, data: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"output.tensorboard must name a local folder"):
         train(data, tmp_path, tensorboard=folder)
 
 
 def test_a_sweep_refuses_both() -> None:
     for key in ("mlflow", "tensorboard"):
-        told = {"data": {"url": "d"}, "problem": {"kind": "binary"}, "output": {"url": "m", key: "x"}}
+        config = {"data": {"url": "d"}, "problem": {"kind": "binary"}, "output": {"url": "m", key: "x"}}
         with pytest.raises(InputError, match=f"output.{key} is not possible in a sweep"):
-            distdual.sweep(told, "1,2")
+            distdual.sweep(config, "1,2")
 
 
-def test_metrics_leave_out_what_is_not_known() -> None:
+def test_metrics_omit_unknown_values() -> None:
     first = metrics(round_of(asynchronous()[0]))
     assert "upper" not in first
     assert "gap" not in first
@@ -166,7 +166,7 @@ def test_metrics_leave_out_what_is_not_known() -> None:
     assert metrics(round_of(asynchronous()[5]))["upper"] == asynchronous()[5]["upper"]
 
 
-def test_a_config_is_told_key_by_key() -> None:
+def test_a_config_is_flattened() -> None:
     assert flat({"a": {"b": 1, "c": {"d": [2]}, "e": None}, "f": "x" * 1000}) == {
         "a.b": "1",
         "a.c.d": "[2]",

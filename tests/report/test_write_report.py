@@ -1,4 +1,4 @@
-"""The report tells what the run log says: in one HTML file without a network, and as a PNG."""
+"""The report shows the content of the run log in one self-contained HTML file and a PNG."""
 
 import json
 import math
@@ -87,7 +87,7 @@ def test_the_timeline_adds_up_however_many_rounds_there_are(run: Path) -> None:
         assert width * sum(found.examples) == pytest.approx(lines[-1]["totals"]["oracle_calls"])
 
 
-def test_what_a_round_did_lies_in_the_time_it_took() -> None:
+def test_the_work_of_a_round_lies_within_its_time() -> None:
     first = {**line(0.0, None, wait_seconds=1.0, ascent_seconds=0.0, oracle_calls=10), "seconds": 1.0}
     second = {**line(0.0, None, wait_seconds=1.0, ascent_seconds=1.5, oracle_calls=10), "seconds": 4.0}
     anew = {**line(0.0, None, wait_seconds=0.5, ascent_seconds=0.0, oracle_calls=5), "seconds": 5.0}  # totals restart
@@ -109,10 +109,10 @@ def test_workers_and_staleness_are_summed_over_rounds() -> None:
     text = page(Run(lines, "a run"))
     assert "Staleness" in text
     assert "Workers" in text
-    assert json.dumps("b\n15 examples\nbusy 75 %\nexamples a second 20")[1:-1] in text
+    assert json.dumps("b\n15 examples\nbusy 75 %\nexamples per second 20")[1:-1] in text
 
 
-def test_fewer_lines_tell_the_same() -> None:
+def test_condensed_lines_keep_all_sums_and_events() -> None:
     lines = asynchronous(30)
     for most in (1, 7, 29, 30):
         found = condensed(lines, most)
@@ -125,13 +125,13 @@ def test_fewer_lines_tell_the_same() -> None:
         assert [event for _, event in events(found)] == [event for _, event in events(lines)]
 
 
-def test_what_the_log_does_not_tell_has_no_picture() -> None:
+def test_missing_series_have_no_chart() -> None:
     text = page(Run([line(0.0, None), {**line(1.0, 2.0), "staleness": [], "workers": {}}], "an old run"))
     assert "Staleness" not in text
     assert "Workers" not in text
 
 
-def test_of_very_many_workers_and_events_few_are_shown_and_the_page_says_so() -> None:
+def test_many_workers_and_events_are_truncated_with_a_note() -> None:
     busy = {f"w{at}": [at, 1.0] for at in range(1, 100)}
     text = page(Run([{**line(1.0, 2.0), "workers": busy, "events": [f"event {at}" for at in range(500)]}], "a run"))
     assert f"the slowest {MOST_WORKERS} of 99 workers" in text
@@ -142,7 +142,7 @@ def test_of_very_many_workers_and_events_few_are_shown_and_the_page_says_so() ->
     assert "event 299<" not in text
 
 
-def test_the_state_is_said_in_words() -> None:
+def test_the_state_is_shown_in_words() -> None:
     lines = [line(1.0, 2.0)]
     certificate = {"lower": 1.0, "upper": 2.0, "gap": 0.5, "target": 0.1, "certified": False, "reason": "max_passes"}
     assert ">not certified: max_passes<" in page(Run(lines, "a", certificate, 0.1))
@@ -153,28 +153,28 @@ def test_the_state_is_said_in_words() -> None:
     assert "No round has ended yet" in page(Run([], "a", running=True))
 
 
-def test_bounds_that_open_again_are_of_another_problem() -> None:
+def test_bounds_that_get_worse_belong_to_another_problem() -> None:
     lines = [line(0.0, None), line(1.0, 3.0), line(1.5, 2.0), line(4.0, 9.0), line(5.0, 8.0), line(1.0, 2.0)]
     assert beginnings(lines) == [0, 3, 5]
     assert [each for part in problems(lines) for each in part] == lines
     assert closing(lines).upper == [None, 0.75, 0.25, 0.5, 0.375, 0.5]
 
 
-def test_where_no_upper_bound_is_proven_nothing_is_drawn_and_the_page_says_so() -> None:
+def test_without_a_proven_upper_bound_the_page_says_so_instead_of_drawing() -> None:
     text = page(Run([line(0.0, None), line(1.0, None)], "a run"))
-    assert "nothing is proven yet that could be drawn" in text
-    assert "no upper bound is proven" in text
+    assert "no proven values to draw yet" in text
+    assert "no proven upper bound" in text
 
 
 @given(st.lists(st.floats(1e-12, 1e12), min_size=1, max_size=5))
-def test_axes_hold_all_values(values: list[float]) -> None:
+def test_axes_contain_all_values(values: list[float]) -> None:
     for axis in (linear_axis(max(values), min(values)), log_axis(values)):
         assert all(-1e-9 <= axis.at(value) <= 1 + 1e-9 for value in values)
         assert axis.ticks == sorted(set(axis.ticks))
         assert 2 <= len(axis.ticks) <= 8
 
 
-def test_a_line_has_gaps_and_cuts() -> None:
+def test_a_line_breaks_at_gaps_and_cuts() -> None:
     def paths(y: list[float | None], cuts: tuple[int, ...] = ()) -> int:
         return line_chart("t", "x", range(len(y)), [Series("s", "upper", y)], cuts=cuts).count('d="M') - 1  # the legend
 
@@ -185,7 +185,7 @@ def test_a_line_has_gaps_and_cuts() -> None:
 
 
 class Checker(HTMLParser):
-    """Every element that is opened is closed, and nothing is fetched."""
+    """A parser that checks that every element is closed and nothing is fetched."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -219,7 +219,7 @@ def test_the_page_is_complete_and_well_formed(run: Path) -> None:
     assert "NaN" not in text
     assert "nan" not in "".join(checker.words)
     certificate = json.loads((run / "model" / "certificate.json").read_text())
-    for words in (f"{certificate['lower']:.8g}", f"{certificate['oracle_calls']:,}", "certified", "What it cost"):
+    for words in (f"{certificate['lower']:.8g}", f"{certificate['oracle_calls']:,}", "certified", "Costs"):
         assert any(words in data for data in checker.words), words
     assert png.read_bytes().startswith(b"\x89PNG")
 
@@ -228,7 +228,7 @@ def test_names_are_escaped(run: Path) -> None:
     assert "<b>&" not in page(Run(read_log(run / "run.jsonl"), "<b>& run"))
 
 
-def test_a_log_alone_will_do_and_a_cut_off_line_does_not_count(run: Path, tmp_path: Path) -> None:
+def test_a_log_alone_suffices_and_an_incomplete_last_line_is_ignored(run: Path, tmp_path: Path) -> None:
     log = tmp_path / "cut.jsonl"
     log.write_text((run / "run.jsonl").read_text() + '{"seconds": 3.')
     assert len(read_log(log)) == len(read_log(run / "run.jsonl"))
@@ -238,20 +238,20 @@ def test_a_log_alone_will_do_and_a_cut_off_line_does_not_count(run: Path, tmp_pa
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "holds no round"),
+        ("", "has no rounds"),
         ("hello\n", "line 1: not a JSON object"),
         ("[1]\n", "line 1: not a JSON object"),
-        ('{"seconds": 1}\n', "line 1: lower is missing or no number"),
+        ('{"seconds": 1}\n', "line 1: lower is missing or not a number"),
         (json.dumps({**line(1.0, 2.0), "lower": True}) + "\n", "lower is missing"),
-        (json.dumps({**line(1.0, 2.0), "upper": "high"}) + "\n", "upper is no number"),
-        (json.dumps({**line(1.0, 2.0), "staleness": 3}) + "\n", "staleness is no list of counts"),
-        (json.dumps({**line(1.0, 2.0), "staleness": [1, -1]}) + "\n", "staleness is no list of counts"),
-        (json.dumps({**line(1.0, 2.0), "workers": {"a": [1]}}) + "\n", "workers no table"),
-        (json.dumps({**line(1.0, 2.0), "workers": {"a": [1, None]}}) + "\n", "workers no table"),
+        (json.dumps({**line(1.0, 2.0), "upper": "high"}) + "\n", "upper must be a number"),
+        (json.dumps({**line(1.0, 2.0), "staleness": 3}) + "\n", "staleness must be a list of counts"),
+        (json.dumps({**line(1.0, 2.0), "staleness": [1, -1]}) + "\n", "staleness must be a list of counts"),
+        (json.dumps({**line(1.0, 2.0), "workers": {"a": [1]}}) + "\n", "workers a table"),
+        (json.dumps({**line(1.0, 2.0), "workers": {"a": [1, None]}}) + "\n", "workers a table"),
         (json.dumps(line(1.0, 2.0)) + "\n" + json.dumps({**line(1.0, 2.0), "totals": 3}) + "\n", "line 2: passes"),
     ],
 )
-def test_what_is_no_run_log_is_refused_by_its_line(content: str, words: str, tmp_path: Path) -> None:
+def test_an_invalid_run_log_is_refused_with_its_line(content: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "run.jsonl").write_text(content)
     with pytest.raises(InputError, match=words):
         write_report(str(tmp_path / "run.jsonl"))
@@ -259,17 +259,17 @@ def test_what_is_no_run_log_is_refused_by_its_line(content: str, words: str, tmp
 
 
 def test_a_log_of_another_run_is_refused(run: Path, tmp_path: Path) -> None:
-    told = json.loads((run / "model" / "model.json").read_text())
+    about = json.loads((run / "model" / "model.json").read_text())
     log = tmp_path / "other.jsonl"
     log.write_text(json.dumps(line(1.0, 2.0)) + "\n")
-    told["config"]["output"]["log"] = str(log)
+    about["config"]["output"]["log"] = str(log)
     (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "model.json").write_text(json.dumps(told))
+    (tmp_path / "model" / "model.json").write_text(json.dumps(about))
     (tmp_path / "model" / "certificate.json").write_text((run / "model" / "certificate.json").read_text())
-    with pytest.raises(InputError, match="are of different runs"):
+    with pytest.raises(InputError, match="belong to different runs"):
         write_report(str(tmp_path / "model"))
-    told["config"]["output"]["log"] = None
-    (tmp_path / "model" / "model.json").write_text(json.dumps(told))
+    about["config"]["output"]["log"] = None
+    (tmp_path / "model" / "model.json").write_text(json.dumps(about))
     with pytest.raises(InputError, match="trained without a run log"):
         write_report(str(tmp_path / "model"))
 
@@ -283,14 +283,14 @@ def test_the_command_writes_both_files(run: Path, tmp_path: Path, capsys: pytest
     assert json.loads(ran.out) == {"files": [str(out)]}
 
 
-def test_the_command_refuses_in_a_sentence(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_errors_briefly(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert_refused(call(capsys, "report", tmp_path), "neither a run log nor a model folder", str(tmp_path))
     assert_refused(call(capsys, "report", run / "model", "--out", tmp_path / "page.pdf"), "page.pdf", ".html")
     (tmp_path / "file").touch()
     assert_refused(call(capsys, "report", run / "model", "--out", tmp_path / "file" / "x.html"), "cannot be written")
 
 
-def test_without_matplotlib_one_sentence_says_what_to_do(
+def test_missing_matplotlib_is_reported_with_its_install_command(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)

@@ -1,199 +1,53 @@
-"""While a worker computes on one shard it reads the next ones, as many as there is room for, and each once."""
+"""Limits on the shards that the tasks of one process read ahead."""
 
+import contextlib
 import threading
-import time
-from collections.abc import Iterator
-from typing import Any
 
-import numpy as np
-import pytest
-from distributed import Client, LocalCluster, get_worker
-
-from distdual.data.shard import Read, Shard
-from distdual.kernels.rows import DenseRows
-from distdual.scan.shard_reader import (
-    FULL,
-    MOST_AHEAD,
-    ROOM_BYTES,
-    ROOM_SHARE,
-    Turns,
-    give_back,
-    load_shard,
-    streamed,
-)
-
-READ, COMPUTE = 0.05, 0.05  # seconds
+from distdual.scan.shard_reader import MOST_AHEAD, ROOM_BYTES, ROOM_SHARE, Prefetch
 
 
-class Log:
-    """What happened when; one for all tasks of this process, as workers here are threads of it."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.reading = self.computing = self.held = 0
-        self.most = {"reading": 0, "computing": 0, "held": 0}
-        self.both = 0  # times that a shard began to be read or computed on while the other was done to another
-        self.read: list[int] = []
-
-    def change(self, **by: int) -> None:
-        with self.lock:
-            for name, step in by.items():
-                setattr(self, name, getattr(self, name) + step)
-                self.most[name] = max(self.most[name], getattr(self, name))
-            if 1 in (by.get("reading"), by.get("computing")) and self.reading and self.computing:
-                self.both += 1
-
-
-LOG = Log()
-
-
-class Slow:
-    """A data set that takes its time."""
-
-    def __init__(self, shard_bytes: int = 1000) -> None:
-        self.shard_bytes = shard_bytes
-
-    def open(self) -> "Slow":
-        return self
-
-    def read(self, number: int, *, check: bool = True) -> Read:
-        LOG.change(reading=1, held=1)
-        time.sleep(READ)
-        LOG.read.append(number)
-        LOG.change(reading=-1)
-        return Read(Shard(number, 0, DenseRows(np.ones((1, 1), dtype=np.float32)), np.zeros(1)), 10, 2)
-
-
-def compute_several(source: Any, *numbers: int) -> list[tuple[int, int, int]]:
-    return [compute(source, number) for number in numbers]
-
-
-def compute(source: Any, number: int) -> tuple[int, int, int]:
-    with streamed(source, number) as loaded:
-        LOG.change(computing=1)
-        time.sleep(COMPUTE)
-        LOG.change(computing=-1, held=-1)
-        return loaded.shard.number, loaded.bytes_read, loaded.gets
-
-
-@pytest.fixture
-def log() -> Log:
-    LOG.__init__()  # type: ignore[misc]
-    return LOG
-
-
-@pytest.fixture(params=[1, 2], ids=["one thread", "two threads"])
-def client(request) -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=request.param, processes=False, dashboard_address="127.0.0.1:0"
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
-
-
-def threads_of(client: Client) -> int:
-    return sum(client.nthreads().values())
-
-
-class TestOnAWorker:
-    def test_shards_are_read_ahead_once_each_and_computed_on_in_turn(self, client, log):
-        found = client.gather(client.map(compute, [Slow()] * 20, range(20), pure=False))
-        assert found == [(number, 10, 2) for number in range(20)]
-        assert sorted(log.read) == list(range(20))
-        assert log.both > 5
-        assert log.most["computing"] == threads_of(client)
-        assert log.most["held"] <= threads_of(client) + MOST_AHEAD
-
-    def test_large_shards_leave_room_for_one_more_than_is_computed_on(self, client, log):
-        client.gather(client.map(compute, [Slow(ROOM_BYTES)] * 12, range(12), pure=False))
-        assert log.most["held"] == threads_of(client) + 1
-        assert log.both > 3
-
-    def test_a_task_may_read_several_shards(self, client, log):
-        tasks = [client.submit(compute_several, Slow(), k, k + 1, pure=False) for k in range(0, 8, 2)]
-        assert client.gather(tasks)[3] == [(6, 10, 2), (7, 10, 2)]
-        assert log.both
-
-    def test_a_read_that_fails_gives_its_room_back(self, client, log):
-        class Broken(Slow):
-            def read(self, number: int, *, check: bool = True) -> Read:
-                raise OSError("no")
-
-        tasks = client.map(compute, [Broken(ROOM_BYTES)] * 6, range(6), pure=False)
-        assert all("no" in str(task.exception(timeout=30)) for task in tasks)
-        assert client.submit(compute, Slow(ROOM_BYTES), 1, pure=False).result(timeout=30) == (1, 10, 2)
-
-    def test_shards_that_stay_are_read_side_by_side(self, client, log):
-        tasks = client.map(load_shard, [Slow()] * 8, range(8), pure=False)
-        assert [loaded.shard.number for loaded in client.gather(tasks)] == list(range(8))
-        assert log.most["reading"] > threads_of(client)
-
-
-class TestMemory:
-    def test_freed_memory_goes_back_to_the_system_near_the_limit(self):
-        """Dask would give no task any more to a worker whose freed memory stays in its process."""
-        with (
-            LocalCluster(n_workers=1, threads_per_worker=1, memory_limit="1GiB", dashboard_address="127.0.0.1:0") as c,
-            Client(c, set_as_default=False) as client,
-        ):
-            kept = client.submit(fill_and_free, give_back_after=False, pure=False).result(timeout=60)
-            given_back = client.submit(fill_and_free, give_back_after=True, pure=False).result(timeout=60)
-        assert kept > FULL * 2**30 > given_back
-
-    def test_room_is_a_share_of_what_a_worker_may_use(self):
-        assert Turns(1, 2**30).room_bytes == ROOM_SHARE * 2**30
-        assert Turns(1, 2**40).room_bytes == Turns(1).room_bytes == ROOM_BYTES
-
-
-def fill_and_free(*, give_back_after: bool) -> int:
-    """Resident bytes after many small arrays were freed but for the last, which keeps the heap from shrinking."""
-    arrays = [np.ones(12_000) for _ in range(6_000)]
-    last = arrays[-1]
-    del arrays
-    if give_back_after:
-        give_back()
-    assert last.all()
-    return int(get_worker().monitor.get_process_memory())
-
-
-class TestTurns:
-    def test_no_more_is_read_ahead_than_reading_takes_longer(self):
-        turns = Turns(1)
-        assert turns.useful_ahead == MOST_AHEAD
+class TestPrefetch:
+    def test_reading_ahead_stops_where_reading_is_as_fast_as_computing(self):
+        prefetch = Prefetch(1)
+        assert prefetch.useful_ahead == MOST_AHEAD
         for _ in range(50):
-            turns.learn(0.25, 0.1)
-        assert turns.useful_ahead == 3
+            prefetch.learn(0.25, 0.1)
+        assert prefetch.useful_ahead == 3
         for _ in range(50):
-            turns.learn(0.01, 1.0)
-        assert turns.useful_ahead == 1
+            prefetch.learn(0.01, 1.0)
+        assert prefetch.useful_ahead == 1
 
-    def test_there_is_always_room_for_one_more_than_compute(self):
-        turns = Turns(2)
-        with turns.room(ROOM_BYTES), turns.room(ROOM_BYTES), turns.room(ROOM_BYTES):
-            assert not turns._fits(1)
-        assert turns._fits(10 * ROOM_BYTES)
+    def test_one_shard_more_than_are_computed_on_always_fits(self):
+        prefetch = Prefetch(2)
+        with prefetch.room(ROOM_BYTES), prefetch.room(ROOM_BYTES), prefetch.room(ROOM_BYTES):
+            assert not prefetch.fits(1)
+        assert prefetch.fits(10 * ROOM_BYTES)
 
-    def test_small_shards_have_room_in_bytes_but_not_without_end(self):
-        turns = Turns(1)
-        turns._count(1 + MOST_AHEAD - 1, 0)
-        assert turns._fits(1)
-        assert not turns._fits(ROOM_BYTES + 1)
-        turns._count(1, 0)
-        assert not turns._fits(1)
+    def test_small_shards_are_limited_in_number_too(self):
+        prefetch = Prefetch(1)
+        with contextlib.ExitStack() as shards:
+            for _ in range(MOST_AHEAD):
+                shards.enter_context(prefetch.room(0))
+            assert prefetch.fits(1)
+            assert not prefetch.fits(ROOM_BYTES + 1)
+            shards.enter_context(prefetch.room(0))
+            assert not prefetch.fits(1)
 
-    def test_who_waits_is_let_in_when_somebody_leaves(self):
-        turns, inside = Turns(1), threading.Event()
+    def test_a_waiting_task_gets_the_room_that_another_frees(self):
+        prefetch, inside = Prefetch(1), threading.Event()
 
         def enter() -> None:
-            with turns.room(ROOM_BYTES):
+            with prefetch.room(ROOM_BYTES):
                 inside.set()
 
-        with turns.room(ROOM_BYTES):
-            with turns.room(ROOM_BYTES):
+        with prefetch.room(ROOM_BYTES):
+            with prefetch.room(ROOM_BYTES):
                 thread = threading.Thread(target=enter)
                 thread.start()
                 assert not inside.wait(0.2)
             assert inside.wait(10)
         thread.join()
+
+    def test_room_is_a_share_of_the_memory_limit(self):
+        assert Prefetch(1, 2**30).room_bytes == ROOM_SHARE * 2**30
+        assert Prefetch(1, 2**40).room_bytes == Prefetch(1).room_bytes == ROOM_BYTES

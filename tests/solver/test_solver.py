@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from distdual.problems.base import Constraints
 from distdual.solver import solver as solving
 from distdual.solver.ascent_plan import Ascent
+from distdual.solver.gap import relative_gap
 from distdual.solver.regularizer import Prior
-from distdual.solver.solver import Solver, relative_gap
+from distdual.solver.solver import Solver
 from tests import naive
 from tests.build import compiling, constraints_of
 
@@ -166,8 +167,8 @@ def test_a_bound_that_is_no_number_is_no_gap_of_zero():
 
 
 def test_an_ascent_does_not_end_because_ub_is_too_low(monkeypatch):
-    sweep = Solver._sweep
-    monkeypatch.setattr(Solver, "_sweep", lambda self, *given: sweep(self, *given)._replace(estimate=-1.0))
+    sweep = Solver.sweep
+    monkeypatch.setattr(Solver, "sweep", lambda self, *given: sweep(self, *given)._replace(estimate=-1.0))
     solver = solver_of(constraints(0, [1] * 40), C=3.0)
     assert solver.ascend(Ascent(tolerance=1e-3, max_sweeps=1000)) <= 1e-3
     assert relative_gap(solver.cached_objective(solver.candidate()), solver.bound()) <= 1e-3
@@ -198,7 +199,7 @@ def looks(monkeypatch):
 
 
 def true_gap(solver: Solver) -> float:
-    return relative_gap(solver.cached_objective(solver.candidate()), solver._dual())
+    return relative_gap(solver.cached_objective(solver.candidate()), solver.dual_objective())
 
 
 def test_an_ascent_looks_at_the_cache_until_a_scan_has_shown_how_far_off_ub_is(looks):
@@ -215,13 +216,13 @@ def test_an_ascent_looks_at_the_cache_until_a_scan_has_shown_how_far_off_ub_is(l
 
 
 def test_ub_that_was_seen_to_be_too_low_is_corrected_and_one_below_the_optimum_never_trusted(monkeypatch, looks):
-    sweep = Solver._sweep
+    sweep = Solver.sweep
 
     def flattering(self, *given):
-        found, lower = sweep(self, *given), self._dual()
+        found, lower = sweep(self, *given), self.dual_objective()
         return found._replace(estimate=lower + 0.05 * (self.cached_objective(self.candidate()) - lower))
 
-    monkeypatch.setattr(Solver, "_sweep", flattering)
+    monkeypatch.setattr(Solver, "sweep", flattering)
     solver = solver_of(constraints(0, [1] * 40), C=3.0)
     solver.trust = 1.0
     solver.ascend(TRUSTING)
@@ -231,7 +232,7 @@ def test_ub_that_was_seen_to_be_too_low_is_corrected_and_one_below_the_optimum_n
     solver.ascend(TRUSTING)
     assert true_gap(solver) <= 1e-3
     assert not looks
-    monkeypatch.setattr(Solver, "_sweep", lambda self, *given: sweep(self, *given)._replace(estimate=-1.0))
+    monkeypatch.setattr(Solver, "sweep", lambda self, *given: sweep(self, *given)._replace(estimate=-1.0))
     solver.insert(constraints(2, [1] * 160))
     solver.ascend(TRUSTING)
     assert looks

@@ -1,4 +1,4 @@
-"""How is a data set made from files or arrays?"""
+"""The functions that write a data set from files or arrays: `prepare` and `prepare_arrays`."""
 
 import os
 import re
@@ -7,10 +7,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from distdual.data.data_spec import DataSpec
 from distdual.data.prepare.pipeline import Summary, write
-from distdual.data.prepare_options import KINDS, Options, check_choice
+from distdual.data.prepare_options import Options, check_choice
 from distdual.data.sources.arrays import blocks_from_arrays, width_of
-from distdual.data.sources.base import Source
+from distdual.data.sources.base import Attached, Opened, Source
 from distdual.data.sources.conll import text_from
 from distdual.data.sources.npy import blocks_from_npy, blocks_from_npz, npz_width
 from distdual.data.sources.open_file import open_decompressed
@@ -19,14 +20,14 @@ from distdual.data.sources.svmhmm import blocks_from_svmhmm
 from distdual.data.sources.svmlight import blocks_from_svmlight
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
-from distdual.problems.parsing.treebank import TreeOptions, open_treebank
+from distdual.problems.registry import BUILT_IN, KINDS, class_of, is_own
 
 __all__ = ["FORMATS", "KINDS", "Options", "Summary", "prepare", "prepare_arrays"]
 
 Place = Location | str | os.PathLike[str]
 
-FORMATS = ("svmlight", "svmhmm", "conll", "npz", "npy", "brackets")
-RUNS = ("chain", "latent_chain", "latent")  # the kinds whose text has a line a token or a candidate
+OWN_FORMATS = {cls: cls.data_spec.own_format for cls in BUILT_IN if cls.data_spec.own_format is not None}
+FORMATS = ("svmlight", "svmhmm", "conll", "npz", "npy", *(own.name for own in OWN_FORMATS.values()))
 GUESS_BYTES = 1 << 16
 SVMLIGHT_LINE = re.compile(rb"[+-]?[0-9.][0-9.eE+-]*(\s+qid:\d+)?(\s+\d+:\S+)*")
 
@@ -51,12 +52,11 @@ def prepare(
     are used; features that it does not know are left out, tags are added to its own.
 
     `storage_options` are for those places that are given as the text of a remote URL. The other options are those of
-    `Options`: shard_bytes, shuffle, test_fraction, scale, n_features, compress, overwrite, append; for trees also
-    those of `TreeOptions`. If anything fails, `dest` is as it was.
+    `Options`: shard_bytes, shuffle, test_fraction, scale, n_features, compress, overwrite, append; and those of the
+    problem's own file format, such as `TreeOptions`. If anything fails, `dest` is as it was.
     """
-    trees = {field.name: options.pop(field.name, None) for field in fields(TreeOptions)}
-    if trees["grammar"] is not None:
-        trees["grammar"] = as_location(trees["grammar"], storage_options)
+    spec = data_spec(kind)
+    own_format, own = spec.own_format, own_options(kind, spec, options, storage_options)
     chosen = Options(kind=kind, **options)
     given = [sources] if isinstance(sources, Location | str | os.PathLike) else sources
     files = [as_location(file, storage_options) for file in given]
@@ -64,25 +64,27 @@ def prepare(
     place = as_location(dest, storage_options)
     if not files:
         raise InputError("no source file was given")
-    for name, value in trees.items():
-        if value is not None and kind != "cfg":
-            raise InputError(f"{name} has no meaning in a {kind} problem, only in a cfg problem; leave it out")
     if chosen.append:
-        for name, given_one in (("templates", templates), ("vocabulary", vocabulary), ("grammar", trees["grammar"])):
-            if given_one is not None:
+        inherited = {"templates": templates, "vocabulary": vocabulary}
+        inherited |= {own_format.inherited: own[own_format.inherited]} if own_format else {}
+        for name, value in inherited.items():
+            if value is not None:
                 raise InputError(f"append takes the {name} of the data set itself; leave {name} out")
         vocabulary = place if format == "conll" else None
-        trees["grammar"] = place if kind == "cfg" else None
+        own |= {own_format.inherited: place} if own_format else {}
     if format == "conll" or templates is not None or vocabulary is not None:
-        check_conll(format, kind, label_files)
+        check_conll(format, kind, spec, label_files)
         known = None if vocabulary is None else as_location(vocabulary, storage_options)
-        text = text_from(files, templates, known)
-        return write(text.sources, place, chosen, text.attached)
-    if kind == "cfg":
-        check_brackets(label_files, format)
-        bank = open_treebank(files, TreeOptions(**trees), chosen)
-        return write(bank.sources, place, chosen, bank.attached)
-    return write(file_sources(files, label_files, format, kind), place, chosen)
+        opened = text_from(files, templates, known)
+    elif own_format is not None:
+        if format not in (None, own_format.name) or label_files:
+            raise InputError(
+                f"a {kind} problem reads {own_format.holds} alone: format {own_format.name}, no files of labels"
+            )
+        opened = own_format.open(files, own_format.options(**own), chosen)
+    else:
+        opened = Opened(file_sources(files, label_files, format, kind, spec), Attached())
+    return write(opened.sources, place, chosen, opened.attached)
 
 
 def prepare_arrays(
@@ -104,7 +106,7 @@ def prepare_arrays(
     candidates for tokens, each with the label of its bag.
     """
     chosen = Options(kind=kind, **options)
-    if kind in RUNS or lengths is not None:
+    if data_spec(kind).ragged or lengths is not None:
         if margin is not None:
             raise InputError(f"the arrays: a margin for each sequence has no meaning in a {kind} problem; leave it out")
         made = ragged(x, y, lengths)
@@ -121,10 +123,35 @@ def as_location(where: Place, storage_options: Mapping[str, Any] | None) -> Loca
     return Location(plain.url, storage_options) if plain.remote and storage_options else plain
 
 
-def check_conll(format: str | None, kind: str, labels: list[Location]) -> None:
+def data_spec(kind: str) -> DataSpec:
+    """The declaration of the problem class."""
+    if not is_own(kind):
+        check_choice("problem", kind, [*KINDS, "package.module:Class"])
+    spec: DataSpec = class_of(kind).data_spec
+    return spec
+
+
+def own_options(
+    kind: str, spec: DataSpec, options: dict[str, Any], storage_options: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """The options of the problem's own format, taken out of `options`; those of other formats are refused."""
+    names = [field.name for field in fields(spec.own_format.options)] if spec.own_format else []
+    own = {name: options.pop(name, None) for name in names}
+    for cls, other in OWN_FORMATS.items():
+        for name in [field.name for field in fields(other.options) if field.name in options]:
+            if options.pop(name) is not None:
+                raise InputError(
+                    f"{name} has no meaning in a {kind} problem, only in a {cls.kind} problem; leave it out"
+                )
+    if spec.own_format and (stored := own[spec.own_format.inherited]) is not None:
+        own[spec.own_format.inherited] = as_location(stored, storage_options)
+    return own
+
+
+def check_conll(format: str | None, kind: str, spec: DataSpec, labels: list[Location]) -> None:
     if format not in (None, "conll"):
         raise InputError(f"templates and vocabulary are for conll text, but the format is said to be {format}")
-    if kind not in ("chain", "latent_chain"):
+    if spec.examples != "sequences":
         raise InputError(
             f"conll text holds tagged sequences, for a chain problem; a {kind} problem has no use for them"
         )
@@ -132,14 +159,19 @@ def check_conll(format: str | None, kind: str, labels: list[Location]) -> None:
         raise InputError("conll text holds its tags in a column; leave the files of labels out")
 
 
-def file_sources(files: list[Location], labels: list[Location], format: str | None, kind: str) -> list[Source]:
+def file_sources(
+    files: list[Location], labels: list[Location], format: str | None, kind: str, spec: DataSpec
+) -> list[Source]:
     if format is not None:
         check_choice("format", format, FORMATS)
-        if format == "brackets":
-            raise InputError(f"format brackets holds trees, for a cfg problem; a {kind} problem has no use for them")
-    if kind == "latent" and format == "svmlight":
+    for cls, other in OWN_FORMATS.items():
+        if format == other.name:
+            raise InputError(
+                f"format {format} holds {other.holds}, for a {cls.kind} problem; a {kind} problem has no use for them"
+            )
+    if spec.examples == "bags" and format == "svmlight":
         format = "svmhmm"  # the same text, in which qid names the bag
-    formats = [format or guess_format(file, kind) for file in files]
+    formats = [format or guess_format(file, spec) for file in files]
     n_npy = formats.count("npy")
     if n_npy != len(labels):
         raise InputError(f"each .npy source needs a file of labels: {n_npy} sources, {len(labels)} files of labels")
@@ -147,11 +179,6 @@ def file_sources(files: list[Location], labels: list[Location], format: str | No
     return [
         file_source(file, its, next(rest) if its == "npy" else None) for file, its in zip(files, formats, strict=True)
     ]
-
-
-def check_brackets(labels: list[Location], format: str | None) -> None:
-    if format not in (None, "brackets") or labels:
-        raise InputError("a cfg problem is prepared from bracketed text alone: format brackets, no files of labels")
 
 
 def file_source(file: Location, format: str, labels: Location | None) -> Source:
@@ -163,7 +190,7 @@ def file_source(file: Location, format: str, labels: Location | None) -> Source:
     return Source(str(file), lambda: read(file))
 
 
-def guess_format(file: Location, kind: str) -> str:
+def guess_format(file: Location, spec: DataSpec) -> str:
     """What the first bytes of a file tell; text is svmlight if its first example is, and one of the first has features.
 
     A bad line further on is for the parser to name.
@@ -181,5 +208,5 @@ def guess_format(file: Location, kind: str) -> str:
     lines = [line.partition(b"#")[0].strip() for line in start.splitlines()]
     first = [SVMLIGHT_LINE.fullmatch(line) for line in lines if line][:20]
     if any(first[:1]) and any(b":" in match[0] for match in first if match):
-        return "svmhmm" if kind in RUNS else "svmlight"
+        return "svmhmm" if spec.ragged else "svmlight"
     raise InputError(f"{file}: cannot tell the format from the first lines; name it: {', '.join(FORMATS)}")

@@ -16,6 +16,7 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.group import ConsolidatedMetadata, GroupMetadata
 from zarr.core.sync import sync
 
+from distdual.data.data_spec import DataSpec
 from distdual.data.dataset import (
     DamagedError,
     IncompleteError,
@@ -44,15 +45,15 @@ from distdual.data.validate import (
     Form,
     check_bags,
     check_block,
-    check_kind,
+    check_examples,
     form_of,
-    is_classification,
     label_name,
     normal_block,
     row_of,
 )
 from distdual.errors import InputError
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, n_rows
+from distdual.problems.registry import class_of
 
 WRITE_ZEROS: Any = {"write_empty_chunks": True}  # lives in array objects: one that is opened anew would skip zeros
 MANY = 1 << 30  # shards an array has room for until the real number is known; Zarr's metadata does not grow with it
@@ -81,6 +82,7 @@ class DatasetWriter:
             raise InputError(f"--shard-bytes must be positive, got {shard_bytes}")
         self.location = location
         self.kind = kind
+        self.spec: DataSpec = class_of(kind).data_spec
         self.shard_bytes = shard_bytes
         self.n_features = n_features
         self.compress = compress
@@ -114,10 +116,10 @@ class DatasetWriter:
         """Add examples; writes every shard that is full."""
         if not block.n_examples:
             return
-        check_kind(block, self.kind, str(self.location))
+        check_examples(block, self.kind, self.spec, str(self.location))
         first = self.n_examples + self.n_pending
         block = normal_block(block, f"{self.location}: block at example {first}")
-        if self.kind == "latent":
+        if self.spec.examples == "bags":
             check_bags(block, str(self.location), first)
         self._check_form(block)
         self.pending.append(block)
@@ -189,7 +191,7 @@ class DatasetWriter:
             n_features=self.n_features or 0,
             sparse=sparse,
             index_dtype=index_dtype(block.x, self.n_features),
-            labels=("",) if is_classification(self.kind) else (),
+            labels=("",) if self.spec.labels == "classes" else (),
             columns=form.columns,
             chunk=chunk_lengths(block.x, self.shard_bytes, block.tokens, block.runs, last=last),
             compress=sparse if self.compress is None else self.compress,
@@ -259,7 +261,7 @@ class DatasetWriter:
 
     def _encode(self, y: NDArray[Any], where: str) -> NDArray[Any]:
         """Label codes in order of first appearance, or the regression targets themselves."""
-        if not is_classification(self.kind):
+        if self.spec.labels == "targets":
             return y.astype(np.float64)
         values, at, inverse = np.unique(y, return_index=True, return_inverse=True)
         for k in np.argsort(at):
@@ -269,12 +271,12 @@ class DatasetWriter:
     def _learn(self, label: str, where: str) -> None:
         """Give a label a code, if it has none."""
         self.codes.setdefault(label, len(self.codes))
-        if self.kind in ("binary", "latent") and len(self.codes) > 2:
+        if self.spec.n_classes is not None and len(self.codes) > self.spec.n_classes:
             names = ", ".join(self.codes)
-            raise InputError(f"{where}: a {self.kind} problem has two labels, found a third: {names}")
+            raise InputError(f"{where}: a {self.kind} problem has {self.spec.n_classes} labels, found more: {names}")
 
     def _check_labels(self) -> None:
-        if is_classification(self.kind) and len(self.codes) < 2:
+        if self.spec.labels == "classes" and len(self.codes) < 2:
             only = next(iter(self.codes))
             raise InputError(f"{self.location}: all examples have the label {only}; two classes are needed")
 

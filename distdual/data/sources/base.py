@@ -1,4 +1,4 @@
-"""A source of examples: what it is called, how it is read, and what a data set keeps of it."""
+"""Sources of examples, and the attachments that a data set keeps of them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from distdual.data.shard import Block
 
 
 class Source(NamedTuple):
-    name: str
+    name: str  # for messages
     blocks: Callable[[], Iterator[Block]]  # each call reads from the start
     n_features: int | None = None  # what the source declares
 
@@ -21,3 +21,10 @@ class Attached:
     texts: dict[str, str] = field(default_factory=dict)  # by name; they may be large
     labels: tuple[str, ...] = ()  # known beforehand; they have the first codes
     scale: str = "none"  # as Layout.scale
+
+
+class Opened(NamedTuple):
+    """What `prepare` writes: the sources, and the attachments that belong to all of them."""
+
+    sources: list[Source]
+    attached: Attached

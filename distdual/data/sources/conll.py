@@ -6,14 +6,14 @@ Columns are apart by tabs where a line has any, else by white space. Every line 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.layout import VOCABULARY
 from distdual.data.shard import Block
-from distdual.data.sources.base import Attached, Source
+from distdual.data.sources.base import Attached, Opened, Source
 from distdual.data.sources.svmlight import whole_lines
 from distdual.data.sources.templates import Templates, templates_from
 from distdual.data.sources.token_features import Sentences, found_features
@@ -27,16 +27,9 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 TAG = ""  # what the column of the tag is called beside those that templates name
 
 
-class Text(NamedTuple):
-    """Text files on the way into a data set."""
-
-    sources: list[Source]
-    attached: Attached
-
-
 def text_from(
     files: Sequence[Location], templates: Mapping[str, Any] | str | Path | None, vocabulary: Location | None
-) -> Text:
+) -> Opened:
     """Features by `templates`, numbered over all of `files`; or features, numbers and tags of a data set."""
     if (templates is None) == (vocabulary is None):
         raise InputError(
@@ -51,13 +44,13 @@ def text_from(
     return text_of(files, made, new_numbering(files, made), ())
 
 
-def text_of(files: Sequence[Location], made: Templates, numbering: Numbering, labels: tuple[str, ...]) -> Text:
+def text_of(files: Sequence[Location], made: Templates, numbering: Numbering, labels: tuple[str, ...]) -> Opened:
     texts = {} if isinstance(numbering, Hashing) else {VOCABULARY: numbering.to_text()}
     sources = [
         Source(str(file), lambda file=file: blocks_from_conll(file, made, numbering), numbering.n_features)  # type: ignore[misc]
         for file in files
     ]
-    return Text(sources, Attached(made.describe(), texts, labels))
+    return Opened(sources, Attached(made.describe(), texts, labels))
 
 
 def new_numbering(files: Sequence[Location], made: Templates) -> Numbering:

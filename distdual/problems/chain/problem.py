@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.config import check_choice
+from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Ints
@@ -31,7 +32,7 @@ from distdual.problems.chain.viterbi import find_best, find_margin_rescaled, fin
 @dataclass(frozen=True, kw_only=True)
 class Chain(Problem):
     kind: ClassVar[str] = "chain"
-    sequences: ClassVar[bool] = True
+    data_spec: ClassVar[DataSpec] = DataSpec(examples="sequences")
     reads_often: ClassVar[bool] = True
 
     n_features: int

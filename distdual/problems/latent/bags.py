@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
@@ -27,7 +28,7 @@ from distdual.problems.linear import check_bias, check_class_cost, costs_by_clas
 @dataclass(frozen=True, kw_only=True)
 class Latent(LatentProblem):
     kind: ClassVar[str] = "latent"
-    sequences: ClassVar[bool] = True
+    data_spec: ClassVar[DataSpec] = DataSpec(examples="bags", n_classes=2)
     starts: ClassVar[tuple[str, ...]] = ("latent", "binary")
     oracle_work: ClassVar[float] = 2.0
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.config import check_choice
+from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard, join_tokens
 from distdual.errors import InputError
 from distdual.kernels.rows import Bools, Floats, Int32s, Ints
@@ -120,8 +121,8 @@ class Completed(Problem):
         return self.problem.kind
 
     @property
-    def sequences(self) -> bool:  # type: ignore[override]
-        return self.problem.sequences
+    def data_spec(self) -> DataSpec:  # type: ignore[override]
+        return self.problem.data_spec
 
     @property
     def exact(self) -> bool:  # type: ignore[override]

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Int32s, Ints
@@ -29,7 +30,7 @@ from distdual.problems.latent.multiclass import LatentMulticlass
 @dataclass(frozen=True, kw_only=True)
 class LatentChain(LatentProblem):
     kind: ClassVar[str] = "latent_chain"
-    sequences: ClassVar[bool] = True
+    data_spec: ClassVar[DataSpec] = DataSpec(examples="sequences")
     reads_often: ClassVar[bool] = True
     per_token: ClassVar[bool] = True
     starts: ClassVar[tuple[str, ...]] = ("latent_chain", "chain")

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.config import check_choice
+from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Runs, Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel, kernel
@@ -46,12 +47,13 @@ from distdual.problems.parsing.derivation import (
 )
 from distdual.problems.parsing.grammar import OUTSIDE, Grammar, read_grammar
 from distdual.problems.parsing.second_best_tree import best_other_tree, new_detour
+from distdual.problems.parsing.treebank import BRACKETED
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cfg(Problem):
     kind: ClassVar[str] = "cfg"
-    sequences: ClassVar[bool] = True
+    data_spec: ClassVar[DataSpec] = DataSpec(examples="trees", own_format=BRACKETED)
     texts: ClassVar[tuple[str, ...]] = ("grammar",)
 
     n_features: int

@@ -10,15 +10,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from distdual.data.data_spec import OwnFormat
 from distdual.data.dataset import open_dataset
 from distdual.data.layout import VOCABULARY
 from distdual.data.prepare_options import Options, TestMask
 from distdual.data.shard import Block, Runs
-from distdual.data.sources.base import Attached, Source
+from distdual.data.sources.base import Attached, Opened, Source
 from distdual.data.sources.vocabulary import Vocabulary
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
@@ -62,14 +63,7 @@ class TreeOptions:
         return Reading(**told)
 
 
-class Treebank(NamedTuple):
-    """What `write` needs besides the general options."""
-
-    sources: list[Source]
-    attached: Attached
-
-
-def open_treebank(files: Sequence[Location], told: TreeOptions, options: Options) -> Treebank:
+def open_treebank(files: Sequence[Location], told: TreeOptions, options: Options) -> Opened:
     """Sources of sentences, once the grammar and the vocabulary are known."""
     if options.scale != "none":
         raise InputError(f"scale {options.scale!r} has no meaning for words; leave it out")
@@ -89,7 +83,10 @@ def open_treebank(files: Sequence[Location], told: TreeOptions, options: Options
         return Source(str(file), blocks, len(vocabulary))
 
     texts = {"grammar": grammar.to_text(), VOCABULARY: Vocabulary(vocabulary).to_text()}
-    return Treebank([source(file) for file in files], Attached(texts=texts, labels=grammar.tags))
+    return Opened([source(file) for file in files], Attached(texts=texts, labels=grammar.tags))
+
+
+BRACKETED = OwnFormat(name="brackets", holds="trees", options=TreeOptions, inherited="grammar", open=open_treebank)
 
 
 def stored(location: Location) -> tuple[Grammar, list[str]]:

@@ -45,10 +45,6 @@ class UserProblem(Problem):
     classes: tuple[str, ...] = ()
     """The labels of the data set; none where they are numbers to regress on."""
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls.kind = f"{cls.__module__}:{cls.__qualname__}"
-
     # --- what the user says
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.cluster.executor import round_trip
+from distdual.cluster.dask_client import round_trip
 from distdual.config import toml_value
 from distdual.data.dataset import open_dataset
 from distdual.data.shard import Shard
@@ -52,7 +52,7 @@ def check_problem(
     name: str | type[UserProblem], data: str | Location | None = None, settings: Sequence[str] = ()
 ) -> list[Check]:
     """Try a problem on the first examples of a data set, or on random ones; `settings` are its keys, as "key=value"."""
-    cls = own_class(name) if isinstance(name, str) else name
+    cls = own_class(name, UserProblem) if isinstance(name, str) else name
     problem, shard = make_case(cls, Location(data) if isinstance(data, str) else data, settings)
     tests: dict[str, Callable[[UserProblem, Shard], str]] = {
         **({"latent": check_latent} if isinstance(problem, LatentUserProblem) else {}),

@@ -39,7 +39,7 @@ def test_text_with_bags_is_trained_verified_and_predicted(tmp_path, text, capsys
     assert found["certified"]
     assert found["latent"]["objective"] <= found["upper"] * (1 + 1e-9)
     again = call(capsys, "train", ROOT / "configs" / "latent.toml", *told[:-1])
-    assert "the bounds are those of the last convex problem" in again.out
+    assert "the bounds belong to the last convex problem" in again.out
     assert call(capsys, "verify", model).code == 0
     assert call(capsys, "predict", model, data, "--out", labels).code == 0
     assert labels.read_text().split() == ["1", "-1", "1", "-1"]
@@ -59,7 +59,7 @@ def test_arrays_with_bounds_are_the_same_bags(tmp_path, text, capsys):
     ("lines", "words"),
     [
         (BAGS.replace("1 qid:1 1:1.2", "-1 qid:1 1:1.2"), ["bag 0", "labels 1.0 and -1.0", "one label"]),
-        (BAGS + "3 qid:5 1:1\n", ["a latent problem has two labels", "3"]),
+        (BAGS + "3 qid:5 1:1\n", ["a latent problem has 2 labels", "3"]),
         (BAGS.replace("1 qid:3", "1"), ["line 5", "no qid"]),
     ],
     ids=["two labels in a bag", "three labels", "no bag"],

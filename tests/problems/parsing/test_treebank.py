@@ -112,7 +112,7 @@ def test_rare_words_are_known_by_their_shape():
         ({"kind": "binary"}, "cannot tell the format"),
         ({"kind": "binary", "format": "brackets"}, "a binary problem has no use"),
         ({"kind": "binary", "max_length": 3}, "max_length has no meaning in a binary problem"),
-        ({"format": "svmlight"}, "bracketed text alone"),
+        ({"format": "svmlight"}, "reads trees alone: format brackets"),
         ({"scale": "unit-rows"}, "has no meaning for words"),
         ({"n_features": 7}, "has no meaning for words"),
         ({"max_length": 0}, "max_length must be 1 or more"),

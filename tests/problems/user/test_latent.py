@@ -206,5 +206,5 @@ def test_latent_values_that_are_no_whole_numbers_are_refused(capsys):
 
 
 def test_what_cannot_take_latent_problems_says_so():
-    with pytest.raises(InputError, match=r"latent problems are trained by distdual\.train"):
+    with pytest.raises(InputError, match=r"train latent problems with distdual\.train"):
         distdual.StructuralSVM(Mixtures).fit(np.eye(4), [0, 1, 0, 1])

@@ -285,8 +285,12 @@ def test_what_its_code_raises_is_told_with_the_example(data, tmp_path):
         distdual.train(config(data, tmp_path, problem_of("Raising")))
 
 
-def test_a_data_set_is_not_prepared_for_a_users_problem(capsys):
-    assert_refused(call(capsys, "prepare", "x.npz", "dest", "--problem", "a:B"), "multiclass or regression")
+def test_a_data_set_is_prepared_for_a_users_problem(capsys, tmp_path):
+    np.savez(tmp_path / "x.npz", X=np.eye(4, dtype=np.float32), y=[0, 1, 0, 2])
+    ran = call(capsys, "prepare", tmp_path / "x.npz", tmp_path / "dest", "--problem", NAME)
+    assert ran.code == 0, ran.err
+    assert open_dataset(Location(str(tmp_path / "dest"))).layout.kind == NAME
+    assert_refused(call(capsys, "prepare", "x.npz", "dest", "--problem", "a:B"), "there is no module a")
 
 
 # --- rows

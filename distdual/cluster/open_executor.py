@@ -1,0 +1,57 @@
+"""The factory of executors: threads of this process, a local Dask cluster, or a scheduler's workers."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from distdual.cluster.base import Executor
+from distdual.cluster.dask_client import connect, send_module
+from distdual.cluster.dask_executor import DaskExecutor
+from distdual.cluster.threads import InlineExecutor
+from distdual.config import ClusterConfig
+from distdual.data.dataset import Dataset
+from distdual.data.in_memory import MemoryDataset
+from distdual.errors import InputError
+from distdual.problems.base import Problem
+
+
+@contextlib.contextmanager
+def open_executor(
+    cluster: ClusterConfig, dataset: Dataset | MemoryDataset, problem: Problem, client: Any = None
+) -> Iterator[Executor]:
+    """Open the executor that [cluster] describes, or one on a given Dask client."""
+    check_examples(dataset, problem)
+    if client is not None:
+        yield from _closing(on_dask(client, dataset, problem, cluster))
+    elif cluster.scheduler or cluster.local:
+        with connect(cluster) as own:
+            yield from _closing(on_dask(own, dataset, problem, cluster))
+    else:
+        yield from _closing(InlineExecutor(dataset, problem))
+
+
+def dask_page(executor: Executor) -> str | None:
+    """URL of the Dask dashboard; None where scans run in threads."""
+    return executor.client.dashboard_link or None if isinstance(executor, DaskExecutor) else None
+
+
+def on_dask(client: Any, dataset: Dataset | MemoryDataset, problem: Problem, cluster: ClusterConfig) -> DaskExecutor:
+    """Create an executor, and send the module of a user's own problem to its workers."""
+
+    def prepare() -> None:
+        send_module(client, problem)
+
+    prepare()
+    return DaskExecutor(client, dataset, problem, cluster, prepare)
+
+
+def check_examples(dataset: Dataset | MemoryDataset, problem: Problem) -> None:
+    """Raise unless the data set holds the kind of examples that the problem's kernels expect."""
+    if dataset.ragged != problem.data_spec.ragged:
+        found, needed = ("sequences", "single rows") if dataset.ragged else ("single rows", "sequences")
+        raise InputError(f"{dataset.location}: the data set holds {found}, but a {problem.kind} problem needs {needed}")
+
+
+def _closing(executor: Any) -> Iterator[Any]:
+    with contextlib.closing(executor):
+        yield executor

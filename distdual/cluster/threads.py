@@ -1,0 +1,89 @@
+"""The executor that scans in threads of this process."""
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from queue import SimpleQueue
+from typing import Any
+
+from distdual.cluster.base import Held, arrived, run_all
+from distdual.data.dataset import Dataset
+from distdual.data.in_memory import MemoryDataset
+from distdual.kernels.rows import Floats
+from distdual.problems.base import Problem
+from distdual.scan.scan import Scan, ShardReport, is_ours, load_and_scan, scan_shard, wants_lean
+from distdual.scan.shard_reader import MOST_AHEAD, Loaded, load_shard
+
+IN_MEMORY = 2 << 30  # bytes of shards that are kept between passes
+
+
+class InlineExecutor:
+    """Scans in threads, without copies of shards: kernels release the GIL."""
+
+    def __init__(self, dataset: Dataset | MemoryDataset, problem: Problem, *, threads: int = 2) -> None:
+        self.source = dataset
+        self.problem = problem
+        self.slots = threads
+        self.events: list[str] = []
+        self.held: Held[Floats] = Held()
+        self.running: dict[Future[ShardReport], int] = {}  # with its version
+        self.ended: SimpleQueue[Future[ShardReport]] = SimpleQueue()
+        self.shards: dict[int, Loaded] | None = {} if dataset.nbytes <= IN_MEMORY else None
+        ahead = 0 if self.shards is not None else MOST_AHEAD
+        self.pool = ThreadPoolExecutor(threads + ahead, thread_name_prefix="scan")
+
+    @property
+    def pending(self) -> int:
+        return len(self.running)
+
+    def publish(self, version: int, w: Floats) -> None:
+        self.held.publish(version, w.copy())
+
+    def start(self, scans: Sequence[Scan]) -> None:
+        for scan in scans:
+            future = self.pool.submit(self._scan, scan, self.held.begin(scan.version))
+            self.running[future] = scan.version
+            future.add_done_callback(self.ended.put)
+
+    def collect(self, wait: float) -> list[ShardReport]:
+        end = time.monotonic() + wait
+        while self.running:
+            found = [future for future in arrived(self.ended, end - time.monotonic()) if future in self.running]
+            for future in found:
+                self.held.end(self.running.pop(future))
+            if found or time.monotonic() >= end:
+                return [future.result() for future in found]
+        return []
+
+    def drop(self) -> None:
+        for future, version in self.running.items():
+            future.cancel()
+            self.held.end(version)
+        self.running = {}
+
+    def reports(self, scans: Sequence[Scan]) -> Iterator[ShardReport]:
+        if len(scans) == 1:  # waking a thread can take as long as scanning a small data set
+            return iter([self._scan(scans[0], self.held.by_version[scans[0].version])])
+        return run_all(self, scans)
+
+    def map_shards(self, function: Any, shards: Sequence[int], *parts: Sequence[Any]) -> Iterator[Any]:
+        w = self.held.by_version[self.held.newest]
+        arguments = zip(shards, *parts, strict=True)
+        futures = [self.pool.submit(function, self.source, self.problem, w, *each) for each in arguments]
+        return (future.result() for future in futures)
+
+    def close(self) -> None:
+        self.drop()
+        self.pool.shutdown(cancel_futures=True)
+
+    def _scan(self, scan: Scan, w: Floats) -> ShardReport:
+        if self.shards is None:
+            return load_and_scan(self.source, self.problem, w, scan)
+        loaded = self.shards.get(scan.shard)
+        if loaded is None:
+            loaded = load_shard(self.source, scan.shard, lean=wants_lean(self.problem))
+            kept = is_ours(self.problem)  # a user's problem gets copies, as it may change rows
+            loaded = loaded._replace(shard=replace(loaded.shard, kept=kept))
+            self.shards[scan.shard] = loaded.paid()
+        return scan_shard(self.problem, loaded, w, scan)

@@ -1,0 +1,50 @@
+"""The declaration of what a problem's data sets are made of.
+
+Each problem class declares one as `Problem.data_spec`; `prepare` reads, checks and writes examples accordingly.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from distdual.data.sources.base import Opened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnFormat:
+    """A file format that only one problem reads, with the options of `prepare` that come with it."""
+
+    name: str
+    holds: str
+    """The examples in such a file, as a plural noun for messages."""
+
+    options: type[Any]
+    """A dataclass of further keyword arguments of `prepare`, all optional."""
+
+    inherited: str
+    """The option that names a data set to reuse; `append` sets it to the data set that grows."""
+
+    open: Callable[..., Opened]
+    """Takes the files, an instance of `options`, and the general `Options` of `prepare`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSpec:
+    """The examples, labels and file formats of a problem's data sets."""
+
+    examples: Literal["rows", "sequences", "bags", "trees"] = "rows"
+    """One feature vector each; or several: tokens with a label each, candidates with one label, words with a tree."""
+
+    labels: Literal["classes", "targets"] = "classes"
+    """Names of classes, or real numbers to predict."""
+
+    n_classes: int | None = None
+    """How many classes there may be; None for any number from two on."""
+
+    own_format: OwnFormat | None = None
+    """The only file format, for problems that read none of the common ones."""
+
+    @property
+    def ragged(self) -> bool:
+        """True if an example has several rows of features."""
+        return self.examples != "rows"
