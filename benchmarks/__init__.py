@@ -1,1 +1,1 @@
-"""How fast and how good is distdual beside others? One objective judges all; see `python -m benchmarks --help`."""
+"""Benchmarks of distdual and its peers, judged by one objective; see `python -m benchmarks --help`."""

@@ -1,4 +1,4 @@
-"""How fast and how good is distdual beside others?
+"""Benchmarks of distdual and its peers.
 
     python -m benchmarks DATA [--suite SUITE]… [--repeat 5] [--out DIR]
 

@@ -1,4 +1,4 @@
-"""What is a case of a benchmark? A problem with its data, as every solver gets it."""
+"""A benchmark case: a problem with its data, as every solver gets it."""
 
 import sys
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""How much effort does a peer need? The least of its ladder that reaches the goal, each try judged.
+"""The least effort with which a peer reaches the goal; every run is judged.
 
 `python -m benchmarks.climb` does the same in a process of its own, a line of JSON a try, so that whoever started it can
 end it, and outlives it if it crashes.

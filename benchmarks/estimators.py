@@ -1,12 +1,12 @@
-"""What does a small fit cost? SVC on scikit-learn's digits beside LinearSVC, with the defaults of each.
+"""Times of small fits: SVC and LinearSVC on scikit-learn's digits, with the defaults of each.
 
     python -m benchmarks.estimators
 
 Even against odd and ten classes, pixels between 0 and 1 and as they come, from 0 to 16. LinearSVC minimises the squared
 hinge loss by default; "hinge" is our loss for two classes, for ten both compare one class with the rest, and
-"crammer_singer" has the same problem as SVC. They stop at a tolerance or after 1,000 iterations and prove nothing; how
-far the P of those with our problem is from the optimum is told. Runs are interleaved, the median of three is shown, and
-the first run of SVC, which compiles, is told apart.
+"crammer_singer" has the same problem as SVC. They stop at a tolerance or after 1,000 iterations and prove nothing; for
+those that solve the same problem, the distance of P from the optimum is shown. Runs interleave, the median of three is
+shown, and the first run of SVC, which compiles, is listed separately.
 """
 
 import statistics

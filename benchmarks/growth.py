@@ -1,4 +1,4 @@
-"""How does the cost of training grow with n? n is doubled five times; the exponents are fitted to all six sizes.
+"""Growth of the training cost with n: n doubles five times, and exponents are fitted to all six sizes.
 
 C stays as it is, so the problem gets harder, too, as 1/2 ||w||² weighs less beside more loss. covtype is binary; the
 synthetic chains have 8 tags, 32 features and 4 to 12 tokens.

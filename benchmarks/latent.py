@@ -1,4 +1,4 @@
-"""How well do latent problems do on real data, and what do later turns cost beside the first?
+"""Latent problems on real data: accuracy, and the cost of later iterations relative to the first.
 
     python -m benchmarks.latent DATA_FOLDER [--only musk1|elephant|shifts|mixtures] [--seeds 5] [--settings] [--json]
 

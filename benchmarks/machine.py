@@ -1,4 +1,4 @@
-"""What did a benchmark run on?"""
+"""A description of the machine that a benchmark runs on."""
 
 import ctypes
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""How near do kernels come to the memory's bandwidth, and to a plain loop of dot products, measured in the same run?
+"""Speed of kernels relative to memory bandwidth and to a plain loop of dot products, measured in the same run.
 
 Each thread has its part of the rows. The scan is `Problem.offenders`, shard by shard, of features as they are stored:
 workers leave out zeros where most are, as those of MNIST for ten classes. `dot` is the plainest Numba kernel there is

@@ -1,4 +1,4 @@
-"""How good is a solution? The same judge for every solver.
+"""The objective that judges the solutions of all solvers.
 
     P(w) = 1/2 ||w||² + C Σ_i cost_i ξ_i(w)      from the problem's exact oracle, in float64, over all training data
     D(α) = Σ α l − 1/2 ||Σ α x||²                 where a solver gives α: rows and margins rebuilt from the data

@@ -1,4 +1,4 @@
-"""What does Dask add to a scan? Milliseconds a shard beyond read and compute, and memory of the scheduler.
+"""Overhead of Dask: milliseconds per shard beyond reading and computing, and memory of the scheduler.
 
 python -m benchmarks.overhead [--shards 1000] [--passes 3] [--weights-mb 40]
 

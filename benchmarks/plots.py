@@ -1,4 +1,4 @@
-"""How do solvers close in on the optimum over time? One plot a case: ours as proven round by round, peers by effort."""
+"""Convergence plots, one per case: distdual's proven gap by round, peers' distance to the optimum by effort."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who is first within a gap of the optimum on one case? Efforts are looked for first, then runs are interleaved."""
+"""A race on one case: time to come within a gap of the optimum. Efforts are searched first, then runs interleave."""
 
 import gc
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""What do workers, shards, S3 and asynchrony change? Training on a local Dask cluster, data in storage.
+"""Training on a local Dask cluster: the effect of workers, shards, S3 and asynchronous mode.
 
 Starting the cluster is timed apart; so is the first run, in which workers load kernels and read their shards.
 """

@@ -1,4 +1,4 @@
-"""What does it cost to share slacks? Passes, oracle calls, cache and seconds for each granularity, to a certified gap.
+"""The cost of shared slacks: passes, oracle calls, cache and seconds to a certified gap, by granularity.
 
     python -m benchmarks.slack DATA_FOLDER [covtype covtype7 ocr cfg budget noisy] [--seconds LIMIT]
 

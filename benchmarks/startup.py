@@ -1,4 +1,4 @@
-"""What does a first fit cost before it trains? Starting Python, importing, and compiling kernels.
+"""The cost of a first fit before training: starting Python, importing, and compiling kernels.
 
 Each line is a process of its own that solves a tiny problem: with an empty cache of compiled kernels, then with the
 one that the first has left.

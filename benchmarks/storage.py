@@ -1,4 +1,4 @@
-"""How fast are shards read from object storage, and how often?
+"""Reads of shards from object storage: speed and number.
 
     python benchmarks/storage.py [--gigabytes 2] [--folder SCRATCH] [--json]
 

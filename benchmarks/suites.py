@@ -1,4 +1,4 @@
-"""Which cases, peers and measurements make up a suite?"""
+"""The suites: their cases, peers and measurements."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

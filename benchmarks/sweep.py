@@ -1,4 +1,4 @@
-"""What does a path of 20 values of C on a9a cost beside one cold fit at the largest of them?
+"""The cost of a path of 20 values of C on a9a, relative to one cold fit at the largest.
 
     python -m benchmarks.sweep DATA [--C 1e-3:1e2:20] [--runs 5] [--json]
 

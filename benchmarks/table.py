@@ -1,4 +1,4 @@
-"""What do suites other than races tell? Tables of plain values, which the record keeps as they are."""
+"""Tables of plain values, the results of suites other than races."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Forest cover types: 581,012 × 54, dense, standardised; 90 % of the rows, by lot, are for training."""
+"""Forest cover types: 581,012 × 54, dense, standardised; a random 90 % of the rows are for training."""
 
 import io
 import lzma

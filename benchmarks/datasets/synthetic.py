@@ -1,4 +1,4 @@
-"""Data made here: small cases of every kind, on which a peer shows that it runs at all, and chains of any length."""
+"""Synthetic data: small cases of every kind, to probe whether a peer runs, and chains of any length."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Penn Treebank sample: sentences of up to 15 words, 80 % of them, by lot, for training; Markov order 2.
+"""Penn Treebank sample: sentences of up to 15 words, a random 80 % of them for training; Markov order 2.
 
 C is the best of 0.3, 1, 3, 10, 30 on a fifth of the training trees.
 """

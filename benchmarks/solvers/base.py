@@ -1,4 +1,4 @@
-"""What does a benchmark ask of a solver? To get ready, then to solve with a given effort."""
+"""The contract of solvers: prepare, then solve with a given effort."""
 
 import contextlib
 import math
