@@ -31,7 +31,7 @@ def condense(cache: ConstraintCache, grain: int, first: Ints) -> Mixture:
     """Mix the constraints with α > 0 into one for each group of `grain` examples."""
     assert cache.rows is not None
     example, alpha = cache.example.view, cache.alpha.view
-    slots = cache.members[(alpha[cache.members] > 0) & (example[cache.members] >= 0)]
+    slots = cache.support()
     group, indptr = runs_of(groups_of(example[slots], grain, first))
     used = alpha[slots] / cache.cost.view[slots]
     _, old = np.unique(example[slots], return_inverse=True)

@@ -104,7 +104,7 @@ def split(trainer: Trainer, completed: Completed) -> list[Int32s]:
 def support_of(trainer: Trainer) -> list[Support]:
     """The support constraints, shard by shard."""
     cache = trainer.solver.cache
-    slots = cache.members[(cache.alpha.view[cache.members] > 0) & (cache.example.view[cache.members] >= 0)]
+    slots = cache.support()
     bounds = np.searchsorted(cache.example.view[slots], trainer.dataset.first)
     parts = [slots[begin:end] for begin, end in itertools.pairwise(bounds)]
     return [Support(cache.example.view[s], cache.keys().take(s), cache.alpha.view[s]) for s in parts]

@@ -9,7 +9,8 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from distdual.coordinator.latent_loop import Ended, LatentRun, Turn
-from distdual.coordinator.snapshot import Arrays, State, pack, restore, with_infinity, without_infinity
+from distdual.coordinator.snapshot import Arrays, State, pack, restore
+from distdual.json_floats import with_infinity, without_infinity
 from distdual.problems.latent.base import Completed, LatentProblem
 from distdual.report.round_log import Totals
 

@@ -285,7 +285,7 @@ def check_columns(dataset: Dataset, problem: Problem) -> None:
 def dual_of(outcome: Outcome, asked: str, members: str | None) -> AnyDual:
     """The proof of `lower`: the support constraints or a summary."""
     cache, beta = outcome.solver.cache, outcome.solver.multipliers()
-    support = cache.members[(cache.alpha.view[cache.members] > 0) & (cache.example.view[cache.members] >= 0)]
+    support = cache.support()
     alpha = cache.alpha.view[support]
     if asked == "summary":
         v = np.zeros(cache.n_weights)
@@ -301,7 +301,7 @@ def dual_of(outcome: Outcome, asked: str, members: str | None) -> AnyDual:
 def single_dual(outcome: Outcome) -> Dual:
     """The support constraints of a run with one slack per example, sorted by example."""
     cache = outcome.solver.cache
-    support = cache.members[(cache.alpha.view[cache.members] > 0) & (cache.example.view[cache.members] >= 0)]
+    support = cache.support()
     beta = outcome.solver.multipliers()
     return Dual(cache.example.view[support], cache.keys().take(support), cache.alpha.view[support], beta)
 

@@ -4,7 +4,6 @@ A snapshot holds plain arrays and JSON values. It leaves out what follows from t
 share a slack, and the shards. The ledger's file is stored separately, since it only ever grows.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from distdual.coordinator.schedule import Pass, Piece
 from distdual.coordinator.slack_partition import Grouping
 from distdual.coordinator.trainer import Trainer
 from distdual.errors import InputError
+from distdual.json_floats import with_infinity, without_infinity
 from distdual.kernels.rows import CsrRows, DenseRows, Features, OuterRows, Rows
 from distdual.solver.ascent_plan import Ascent
 from distdual.solver.solver import Solver
@@ -140,20 +140,3 @@ def features(arrays: Arrays) -> Features:
     if "indptr" in arrays:
         return CsrRows(arrays["indptr"], arrays["indices"], arrays["values"])
     return DenseRows(arrays["values"])
-
-
-def without_infinity(value: Any) -> Any:
-    """Replace infinity by "inf", which JSON can hold, and tuples by lists."""
-    if isinstance(value, Mapping):
-        return {name: without_infinity(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_infinity(each) for each in value]
-    return "inf" if isinstance(value, float) and value == math.inf else value
-
-
-def with_infinity(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: with_infinity(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [with_infinity(each) for each in value]
-    return math.inf if isinstance(value, str) and value == "inf" else value

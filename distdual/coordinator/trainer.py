@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from distdual.certificate.bounds import Certificate, ShardLoss, objective, upper_bound
+from distdual.certificate.bounds import Certificate, ShardLoss, objective, shard_losses, upper_bound
 from distdual.cluster.base import Executor
 from distdual.config import SolverConfig
 from distdual.coordinator.auto_slack import Choice, choose
@@ -200,7 +200,7 @@ class Trainer:
         here, losses = self.state.underway, self.state.underway.losses
         for pieces in plan.rounds[here.done :]:
             scans, reports, w = self._scan(pieces, self._query(plan), here.grain)
-            losses += [ShardLoss(r.shard, r.version, r.loss, r.exact) for r in reports]
+            losses += shard_losses(reports)
             if plan.certify:
                 self._certify(losses, w, scans[0].version)
             here.done += 1
@@ -370,7 +370,7 @@ class Trainer:
         whole = tuple(Piece(s, 0, int(n)) for s, n in enumerate(np.diff(self.dataset.first)))
         grain = self.grouping.grain
         scans, reports, w = self._scan(whole, self.solver.candidate(averaged=self.config.average), grain)
-        self._certify([ShardLoss(r.shard, r.version, r.loss, r.exact) for r in reports], w, scans[0].version)
+        self._certify(shard_losses(reports), w, scans[0].version)
         self._record(self.dataset.n_shards, certify=True)
 
     def _gap(self) -> float:
