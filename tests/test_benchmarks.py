@@ -14,6 +14,7 @@ from benchmarks.datasets import CASES
 from benchmarks.datasets.synthetic import tiny_binary, tiny_multiclass, tiny_regression
 from benchmarks.growth import exponents
 from benchmarks.objective import Objective, Solution
+from benchmarks.passes import GOALS, Goal, figures, in_this_process, missed, on_s3, row
 from benchmarks.race import peer_line, race
 from benchmarks.solvers import PEERS, ours
 from benchmarks.solvers.base import Iterations, Tolerance
@@ -156,3 +157,33 @@ def test_every_suite_names_cases_and_peers_that_are_there() -> None:
     for suite in SUITES.values():
         assert set(suite.cases) <= set(CASES)
         assert set(suite.peers or ()) <= set(PEERS)
+
+
+def test_every_goal_of_passes_names_a_case() -> None:
+    assert {goal.case for goal in GOALS.values()} <= CASES.keys()
+
+
+def test_a_run_misses_the_bounds_that_it_exceeds() -> None:
+    goal = Goal("tiny", 0.1, 1e-3, 4)
+    run = {"certified": True, "passes": 4, "bytes_read": 409, "data_bytes": 100}
+    assert missed(goal, run) == []
+    assert missed(goal, {**run, "bytes_read": 411}) == ["bytes"]
+    assert missed(goal, {**run, "certified": False, "passes": 5}) == ["gap", "passes"]
+
+
+def test_passes_in_memory_read_nothing() -> None:
+    goal = Goal("tiny", 0.1, 1e-3, 100)
+    with in_this_process() as solve:
+        found = figures(goal, lambda name: CASES[name](HERE, HERE), solve, {})
+    assert found["certified"]
+    assert found["missed"] == []
+    assert row("tiny", goal, found)[5:7] == [None, None]
+
+
+@pytest.mark.slow
+def test_passes_on_s3_read_every_shard_each_time() -> None:
+    goal = Goal("tiny3", 0.1, 1e-3, 100)
+    with on_s3(3) as solve:
+        found = figures(goal, lambda name: CASES[name](HERE, HERE), solve, {"schedule": "batch"})
+    assert found["certified"]
+    assert found["bytes_read"] == found["passes"] * found["data_bytes"] > 0

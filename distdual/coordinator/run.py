@@ -345,6 +345,7 @@ def summarise(outcome: Outcome, target: float, dataset: TrainingData) -> dict[st
         "rounds": totals.rounds,
         "oracle_calls": totals.oracle_calls,
         "calls_saved": totals.calls_saved,
+        "updates": outcome.solver.updates,
         "offenders": totals.offenders,
         "kept": totals.kept,
         "stale": totals.stale,
