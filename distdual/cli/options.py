@@ -97,12 +97,11 @@ def print_json(value: dict[str, Any]) -> None:
 
 def next_step(certificate: dict[str, Any]) -> str:
     """Advice for a run that did not prove its target gap."""
-    reason, go_on = certificate["reason"], f"solver.start={certificate['model']} continues from its dual"
+    cause, go_on = certificate["stopped_by"], f"solver.start={certificate['model']} continues from its dual"
     if certificate["estimate"] is not None:
         return "inexact inference proves no upper bound; an exact argmax does (exact = True)"
-    if reason == "interrupted":
+    if cause == "interrupted":
         return f"the bounds hold; {go_on}"
-    if "the one pass" in reason:
+    if cause == "one-pass":
         return f"solver.schedule=slope makes more passes; {go_on}"
-    limit = "max_seconds" if "seconds" in reason else "max_passes"
-    return f"raise solver.{limit} or solver.gap; scaled features and a smaller C need fewer passes; {go_on}"
+    return f"raise solver.{cause} or solver.gap; scaled features and a smaller C need fewer passes; {go_on}"

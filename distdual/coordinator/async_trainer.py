@@ -15,12 +15,12 @@ import numpy as np
 
 from distdual.certificate.bounds import ShardLoss
 from distdual.coordinator.run_state import PassUnderway
-from distdual.coordinator.schedule import CACHE_GAP_SHARE, MAX_ASCENT, Pass, Piece, Stop, cut_pieces
+from distdual.coordinator.schedule import CACHE_GAP_SHARE, INTERRUPTED, MAX_ASCENT, Pass, Piece, Stop, cut_pieces
 from distdual.coordinator.trainer import ROUND_WORK, Trainer
 from distdual.kernels.row_copies import packed
 from distdual.kernels.rows import Floats
 from distdual.scan.scan import Scan, ShardReport
-from distdual.scan.slack_groups import ALL
+from distdual.scan.slack import Slack
 from distdual.solver.ascent_plan import Ascent
 from distdual.solver.sweep import slacks
 
@@ -35,7 +35,7 @@ class Flight:
     """A pass with scans under way."""
 
     plan: Pass
-    grain: int
+    slack: Slack
     left: deque[Piece]  # not yet started
     w: Floats  # a pass that certifies scans at these weights …
     version: int = -1  # … of this version
@@ -83,7 +83,7 @@ class AsyncTrainer(Trainer):
         self.flights.clear()
         self._bound()
         now = self._next(self.begun)
-        return now if isinstance(now, Stop) else step or Stop("nothing is left to do")
+        return now if isinstance(now, Stop) else step or INTERRUPTED
 
     def suspended(self) -> PassUnderway | None:
         """The missing scans of the newest pass; a pass that certifies starts again at better weights."""
@@ -91,7 +91,7 @@ class AsyncTrainer(Trainer):
             return None
         last = self.flights[-1]
         missing = (*(Piece(scan.shard, scan.begin, scan.end or 0) for scan in last.asked.values()), *last.left)
-        return PassUnderway(replace(last.plan, rounds=(missing,)), last.grain, list(last.losses))
+        return PassUnderway(replace(last.plan, rounds=(missing,)), last.slack, list(last.losses))
 
     def _take_up(self) -> None:
         """Continue the pass that was under way at the checkpoint."""
@@ -102,7 +102,7 @@ class AsyncTrainer(Trainer):
             here, self.state.underway = self.state.underway, None
             self.begun += 1
             pieces = here.plan.rounds[0] if here.plan.rounds else ()
-            self.flights.append(Flight(here.plan, here.grain, deque(pieces), self.state.best_w, losses=here.losses))
+            self.flights.append(Flight(here.plan, here.slack, deque(pieces), self.state.best_w, losses=here.losses))
 
     def _feed(self) -> Stop | None:
         """Start scans until every slot has work; return a Stop if nothing is left to start."""
@@ -146,8 +146,8 @@ class AsyncTrainer(Trainer):
             self._use_recent(plan)
         self.begun += 1
         self.filled += between
-        flight = Flight(plan, self.grouping.grain, deque(), self._query(plan), between=between)
-        flight.left.extend(cut_pieces(plan, self.executor.slots, flight.grain))
+        flight = Flight(plan, self.partition.slack, deque(), self._query(plan), between=between)
+        flight.left.extend(cut_pieces(plan, self.executor.slots, flight.slack))
         self.flights.append(flight)
         if plan.certify:
             flight.version = self._publish_newest(flight.w)
@@ -161,7 +161,7 @@ class AsyncTrainer(Trainer):
             flight.version = self._publish_newest(self.solver.candidate())
         version = flight.version if flight.version >= 0 else self.state.version - 1
         self.tickets += 1
-        scan = self._scan_of(flight.left.popleft(), version, flight.grain, ticket=self.tickets)
+        scan = self._scan_of(flight.left.popleft(), version, flight.slack, ticket=self.tickets)
         flight.asked[self.tickets] = scan
         self.to_start.append(scan)
 
@@ -209,7 +209,7 @@ class AsyncTrainer(Trainer):
                 flight.losses.append(ShardLoss(report.shard, report.version, report.loss, report.exact))
                 if flight.plan.certify:
                     flight.new += self.config.C * report.new_loss
-            if flight.grain == ALL:  # reports form a constraint only together
+            if flight.slack.is_all:  # reports form a constraint only together
                 flight.held += own
             elif own:
                 self._absorb(own, flight.plan)
@@ -222,7 +222,7 @@ class AsyncTrainer(Trainer):
         found.sort(key=lambda each: (each[0].shard, each[0].begin))
         # Rows with a members file are addressed by their position in it, so all of them are kept.
         reports = [report if scan.notes else self._without_stale(report) for scan, report in found]
-        slots = self.grouping.insert(self.solver, reports, [scan for scan, _ in found])
+        slots = self.partition.insert(self.solver, reports, [scan for scan, _ in found])
         if plan.between.revisits:
             self.solver.reprocess(slots, plan.between)
         else:
@@ -236,7 +236,7 @@ class AsyncTrainer(Trainer):
         self.state.totals.ascent_seconds += time.perf_counter() - begin
 
     def _without_stale(self, report: ShardReport) -> ShardReport:
-        if self.grouping.grain == ALL:
+        if self.partition.slack.is_all:
             return report
         fresh = still_violated(report, self.solver.w)
         self.state.totals.stale += len(report.offenders.margin) - len(fresh.offenders.margin)

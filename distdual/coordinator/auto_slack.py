@@ -11,7 +11,7 @@ import numpy as np
 
 from distdual.coordinator.slack_partition import CONSTRAINT_BYTES, FIRST_BLOCK
 from distdual.kernels.rows import Ints
-from distdual.scan.slack_groups import ALL, EXAMPLE, SHARD, grain_of, name_of
+from distdual.scan.slack import EXAMPLE, Slack
 
 DEFAULT_BUDGET = 4 << 30  # bytes for constraints where solver.cache_bytes sets no limit
 ROWS_PER_GROUP = 4  # constraints per group that should fit
@@ -19,14 +19,14 @@ EXPENSIVE_ORACLE = 4.0  # cost of an oracle call, in ascent steps, above which p
 
 
 class Choice(NamedTuple):
-    grain: int
+    slack: Slack
     why: str
 
 
-def choose(slack: str, sizes: Ints, nbytes: int, n_weights: int, oracle_work: float, budget: float) -> Choice:
+def choose(configured: str, sizes: Ints, nbytes: int, n_weights: int, oracle_work: float, budget: float) -> Choice:
     """The initial partition; `sizes` counts the examples of each shard, `nbytes` is the size of the data set."""
-    if slack != "auto":
-        return Choice(grain_of(slack), f"slack {slack}, as configured")
+    if configured != "auto":
+        return Choice(Slack.parse(configured), f"slack {configured}, as configured")
     n = int(sizes.sum())
     room = budget if np.isfinite(budget) else DEFAULT_BUDGET
     example = nbytes / n
@@ -39,18 +39,18 @@ def choose(slack: str, sizes: Ints, nbytes: int, n_weights: int, oracle_work: fl
         return Choice(
             EXAMPLE, f"slack example, merged if memory runs short: an oracle call costs {oracle_work:g} steps"
         )
-    grain = FIRST_BLOCK
-    while grain < ALL and ROWS_PER_GROUP * group_bytes(grain, sizes, example, n_weights) > room:
-        grain = ALL if grain == SHARD else SHARD if 2 * grain >= int(sizes.max()) else 2 * grain
-    need = group_bytes(grain, sizes, example, n_weights)
+    slack = FIRST_BLOCK
+    while not slack.is_all and ROWS_PER_GROUP * group_bytes(slack, sizes, example, n_weights) > room:
+        slack = slack.coarser(int(sizes.max()))
+    need = group_bytes(slack, sizes, example, n_weights)
     return Choice(
-        grain,
-        f"slack {name_of(grain)}: constraints of all examples could take {most:.3g} of {room:.3g} bytes, "
+        slack,
+        f"slack {slack}: constraints of all examples could take {most:.3g} of {room:.3g} bytes, "
         f"one constraint a group takes at most {need:.3g}",
     )
 
 
-def group_bytes(grain: int, sizes: Ints, example: float, n_weights: int) -> float:
+def group_bytes(slack: Slack, sizes: Ints, example: float, n_weights: int) -> float:
     """Bytes of one constraint per group: at most a dense row, at most the rows of its members."""
-    n_groups = 1 if grain == ALL else int((-(-sizes // grain)).sum())
-    return n_groups * (min(8.0 * n_weights, 3 * grain * example) + CONSTRAINT_BYTES)
+    members = np.inf if slack.per_group is None else 3 * slack.per_group * example
+    return slack.n_groups(sizes) * (min(8.0 * n_weights, members) + CONSTRAINT_BYTES)

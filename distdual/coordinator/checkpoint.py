@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from distdual.config import Config
 from distdual.coordinator.latent_loop import LatentRun
 from distdual.coordinator.latent_snapshot import LatentState, restore_latent
-from distdual.coordinator.slack_partition import Grouping
+from distdual.coordinator.slack_partition import SlackPartition
 from distdual.coordinator.snapshot import State, pack, restore
 from distdual.coordinator.trainer import Trainer
 from distdual.data.dataset import Dataset
@@ -45,7 +45,7 @@ from distdual.solver.regularizer import Prior
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 ARRAYS = ("rows", "constraints", "weights", "files")
 REST = 10.0  # pause after a checkpoint, as a multiple of its duration: at most a tenth of the time goes into them
 FREE = ("gap", "max_passes", "max_seconds")  # keys of [solver] that a resumed run may change
@@ -134,7 +134,7 @@ class Checkpoint:
         """Write the objects, then the manifest, then remove the objects of the last checkpoint."""
         if not self.whole:
             begin_run(self.output, self.members)
-        state, new = pack(trainer), trainer.grouping.ledger.since(self.ledger_bytes)
+        state, new = pack(trainer), trainer.partition.ledger.since(self.ledger_bytes)
         number, self.next = self.next, self.next + 1
         files = {name: digest for name, digest in self.files.items() if name.endswith("ledger.bin")}
         for name, content in contents(state, new, self.latent and self.latent()):
@@ -172,7 +172,7 @@ class Checkpoint:
         pieces = (saved.ledger[name] for name in sorted(saved.ledger))
         with self._naming_damage():
             restore(trainer, saved.state, pieces, more_data=saved.more_data)
-        check_members(trainer.grouping)
+        check_members(trainer.partition)
         log.info(
             "resume: version=%d lower=%.6g more_data=%s", trainer.state.version, trainer.solver.lower, saved.more_data
         )
@@ -246,13 +246,13 @@ class Checkpoint:
         return len(checksum) > n
 
 
-def check_members(grouping: Grouping) -> None:
+def check_members(partition: SlackPartition) -> None:
     """Check that the members files exist: they are needed until the model is saved."""
-    folder = grouping.folder
+    folder = partition.folder
     if folder is None:
         return
     there = set(folder.names())
-    for number in np.flatnonzero(grouping.covers):
+    for number in np.flatnonzero(partition.covers):
         if (name := Notes(folder, int(number)).name) not in there:
             raise InputError(f"{folder}/{name}: not found, but the checkpoint needs it")
 

@@ -13,7 +13,8 @@ import numpy as np
 from distdual.kernels.rows import Features, Floats, Ints, Rows
 from distdual.problems.base import Constraints, Keys
 from distdual.problems.constraint_hash import Identities, identities
-from distdual.scan.slack_groups import CHUNK, add_margins, fold, groups_of, join_smaller, runs, sum_rows
+from distdual.scan.slack import Slack
+from distdual.scan.slack_groups import CHUNK, add_margins, fold, groups_of, join_smaller, runs, runs_of, sum_rows
 from distdual.solver.cache import ConstraintCache
 
 
@@ -27,12 +28,12 @@ class Mixture(NamedTuple):
     weight: Floats  # of each slot's row in the sum, that row taken per unit of its group's cost
 
 
-def condense(cache: ConstraintCache, grain: int, first: Ints) -> Mixture:
-    """Mix the constraints with α > 0 into one for each group of `grain` examples."""
+def condense(cache: ConstraintCache, slack: Slack, first: Ints) -> Mixture:
+    """Mix the constraints with α > 0 into one for each group."""
     assert cache.rows is not None
     example, alpha = cache.example.view, cache.alpha.view
     slots = cache.support()
-    group, indptr = runs_of(groups_of(example[slots], grain, first))
+    group, indptr = runs_of(groups_of(example[slots], slack, first))
     used = alpha[slots] / cache.cost.view[slots]
     _, old = np.unique(example[slots], return_inverse=True)
     beta = np.maximum.reduceat(np.bincount(old, used)[old], indptr[:-1]) if len(slots) else np.empty(0)
@@ -43,10 +44,10 @@ def condense(cache: ConstraintCache, grain: int, first: Ints) -> Mixture:
     return Mixture(mixed._replace(example=group), beta, indptr, slots, used * share)
 
 
-def coarsen(new: Constraints, grain: int, first: Ints, n_weights: int) -> Mixture:
-    """Sum constraints of smaller groups, found at one w, into one for each group of `grain` examples."""
+def coarsen(new: Constraints, slack: Slack, first: Ints, n_weights: int) -> Mixture:
+    """Sum constraints of smaller groups, found at one w, into one for each group."""
     order = np.argsort(new.example, kind="stable")
-    group, indptr = runs_of(groups_of(new.example[order], grain, first))
+    group, indptr = runs_of(groups_of(new.example[order], slack, first))
     identity = identities(new.example, new.keys)
     mixed = mix(new.rows, new.margin, identity, order, new.cost[order], indptr, n_weights)
     return Mixture(mixed._replace(example=group), np.zeros(len(group)), indptr, order, np.ones(len(order)))
@@ -67,9 +68,3 @@ def mix(
     fold(identity[slots] ^ weight.view(np.uint64), indptr, folded)
     keys = Keys(np.arange(0, 2 * n + 1, 2), folded.view(np.int32))
     return Constraints(np.zeros(n, dtype=np.int64), np.ones(n), margins, join_smaller(parts, n_weights), keys)
-
-
-def runs_of(group: Ints) -> tuple[Ints, Ints]:
-    """The groups of an ascending list and the start of each."""
-    starts = np.flatnonzero(np.append(True, group[1:] != group[:-1])[: len(group)])
-    return group[starts], np.append(starts, len(group))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distdual.coordinator.impute import Imputed, first_values, impute, judge
-from distdual.coordinator.schedule import CACHE_GAP_SHARE, UNLIMITED_SWEEPS
+from distdual.coordinator.schedule import CACHE_GAP_SHARE, INTERRUPTED, UNLIMITED_SWEEPS, Stop, out_of_time
 from distdual.coordinator.trainer import Outcome, Trainer
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
@@ -52,7 +52,7 @@ class Ended(NamedTuple):
     trainer: Trainer
     completed: Completed  # its last convex problem
     trace: list[Turn]
-    reason: str
+    stop: Stop
 
     @property
     def objective(self) -> float:
@@ -60,7 +60,7 @@ class Ended(NamedTuple):
 
     def outcome(self, totals: Totals, seconds: float) -> Outcome:
         """The outcome with the costs of all restarts."""
-        return replace(self.trainer.outcome(self.reason), totals=totals, seconds=seconds)
+        return replace(self.trainer.outcome(self.stop), totals=totals, seconds=seconds)
 
 
 @dataclass(slots=True)
@@ -137,8 +137,7 @@ class LatentRun:
             settled = self._close_turn(outcome, new)
             spent = outcome.certificate.gap > self.trainer.config.gap or self.trainer.solver.should_stop()
             if spent or (self.tight and settled) or len(self.trace) == self.problem.rounds:
-                reason = why_ended(outcome, self.trainer, self.target)
-                return Ended(self.trainer, now, self.trace, reason)
+                return Ended(self.trainer, now, self.trace, why_ended(outcome, self.trainer, self.target))
             self._open_turn(new, outcome.w, settled=settled)
             now = new.completed
 
@@ -216,11 +215,11 @@ def go_on(trainer: Trainer, now: Completed, new: Imputed, w: Floats, tolerance: 
     return relative_gap(new.objective, trainer.solver.lower)
 
 
-def why_ended(outcome: Outcome, trainer: Trainer, target: float) -> str:
+def why_ended(outcome: Outcome, trainer: Trainer, target: float) -> Stop:
     """The reason for the end; a loose last problem means that the run was cut short."""
     if not target < outcome.certificate.gap <= trainer.config.gap:
-        return outcome.reason
-    return "interrupted" if trainer.interrupted() else f"{trainer.config.max_seconds:g} seconds are over"
+        return outcome.stop
+    return INTERRUPTED if trainer.interrupted() else out_of_time(trainer.config.max_seconds)
 
 
 def check_fall(previous: float, turn: Turn) -> None:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from distdual.coordinator.latent_loop import Ended, LatentRun, Turn
+from distdual.coordinator.schedule import Cause, Stop
 from distdual.coordinator.snapshot import Arrays, State, pack, restore
 from distdual.json_floats import with_infinity, without_infinity
 from distdual.problems.latent.base import Completed, LatentProblem
@@ -40,7 +41,7 @@ def pack_latent(run: LatentRun) -> LatentState:
         arrays |= pack_values(best.completed, "best/")
         values["best"] = {
             "trace": [asdict(turn) for turn in best.trace],
-            "reason": best.reason,
+            "stop": asdict(best.stop),
             "state": {**state.values, "history": []},  # the current trainer holds all lines
         }
     return LatentState(arrays, without_infinity(values))
@@ -67,7 +68,8 @@ def unpack_best(run: LatentRun, arrays: Arrays, best: Mapping[str, Any]) -> Ende
     restore(trainer, State(parts[0], parts[1], parts[2], parts[3], without_infinity(best["state"])), [])
     trainer.state.continue_log(run.trainer.state)
     trace = [Turn(**turn) for turn in best["trace"]]
-    return Ended(trainer, unpack_values(run.problem, arrays, "best/"), trace, best["reason"])
+    stop = Stop(Cause(best["stop"]["cause"]), best["stop"]["reason"])
+    return Ended(trainer, unpack_values(run.problem, arrays, "best/"), trace, stop)
 
 
 def pack_values(completed: Completed, head: str) -> Arrays:

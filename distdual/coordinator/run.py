@@ -29,7 +29,7 @@ from distdual.problems.registry import class_of, is_own, make_problem
 from distdual.report.log_sinks import open_logs
 from distdual.report.round_log import Round
 from distdual.report.run_log import About, Log
-from distdual.scan.slack_groups import EXAMPLE, name_of
+from distdual.scan.slack import Slack
 from distdual.solver.regularizer import Prior
 from distdual.solver.sweep import add_rows
 
@@ -85,7 +85,7 @@ def train(
     with (
         open_logs(config.output, logs) as logged,
         open_executor(config.cluster, dataset, problem, client) as executor,
-        members_of(config, output, choice_of(solver, dataset, problem).grain, checkpoint) as members,
+        members_of(config, output, choice_of(solver, dataset, problem).slack, checkpoint) as members,
     ):
         logged.begin(About(config.public(), dataset.n_examples, dataset.n_shards, dask_page(executor)))
 
@@ -174,7 +174,7 @@ def convex_run(
         assert isinstance(trainer.dataset, Dataset)
         check_same(start, trainer.dataset, trainer.problem)
         place = Location(config.solver.start or "", config.data.storage_options).absolute()
-        hot_start(trainer.solver, trainer.grouping, start, place, trainer.dataset, trainer.executor)
+        hot_start(trainer.solver, trainer.partition, start, place, trainer.dataset, trainer.executor)
     return trainer
 
 
@@ -227,14 +227,14 @@ def model_of(
 
 
 @contextlib.contextmanager
-def members_of(config: Config, output: Location, grain: int, checkpoint: Checkpoint) -> Iterator[str | None]:
+def members_of(config: Config, output: Location, slack: Slack, checkpoint: Checkpoint) -> Iterator[str | None]:
     """The folder of members files inside the model's; None if the run writes none.
 
     It is removed if training fails, unless a checkpoint refers to it.
     """
     if not checkpoint.whole:
         remove_unfinished(output)
-        groups = grain != EXAMPLE or np.isfinite(config.solver.cache_bytes)
+        groups = not slack.is_example or np.isfinite(config.solver.cache_bytes)
         if groups and config.output.dual == "full":
             checkpoint.members = f"dual/members-{secrets.token_hex(4)}"
             begin_run(output, checkpoint.members)
@@ -257,7 +257,7 @@ def tidy(outcome: Outcome, dual: AnyDual, checkpoint: Checkpoint) -> None:
     try:
         checkpoint.remove()
         if isinstance(dual, GroupDual):
-            outcome.grouping.keep_files(dual.file)
+            outcome.partition.keep_files(dual.file)
     except InputError as error:
         log.warning("the model is saved, but temporary files could not be removed: %s", error)
 
@@ -295,7 +295,7 @@ def dual_of(outcome: Outcome, asked: str, members: str | None) -> AnyDual:
     if not cache.referenced:
         return single_dual(outcome)
     assert members is not None
-    return GroupDual(*outcome.grouping.resolve(cache.reference.view[support], alpha), beta, members)
+    return GroupDual(*outcome.partition.resolve(cache.reference.view[support], alpha), beta, members)
 
 
 def single_dual(outcome: Outcome) -> Dual:
@@ -340,7 +340,8 @@ def summarise(outcome: Outcome, target: float, dataset: TrainingData) -> dict[st
         "estimate": outcome.estimate if np.isfinite(outcome.estimate) else None,
         "target": target,
         "certified": bool(np.isfinite(proven.upper) and proven.gap <= target),
-        "reason": outcome.reason,
+        "stopped_by": outcome.stop.cause.value,
+        "reason": outcome.stop.reason,
         "passes": totals.passes,
         "rounds": totals.rounds,
         "oracle_calls": totals.oracle_calls,
@@ -352,7 +353,7 @@ def summarise(outcome: Outcome, target: float, dataset: TrainingData) -> dict[st
         "cache_rows": len(outcome.solver.cache),
         "cache_bytes": outcome.solver.cache.nbytes,
         "support": outcome.solver.n_support,
-        "slack": name_of(outcome.grouping.grain),
+        "slack": str(outcome.partition.slack),
         "coalesced": totals.coalesced,
         "wire_bytes": totals.wire_bytes,
         "published_bytes": totals.published_bytes,

@@ -10,6 +10,7 @@ from distdual.certificate.bounds import Certificate, ShardLoss
 from distdual.coordinator.schedule import Pass
 from distdual.kernels.rows import Floats
 from distdual.report.round_log import Round, Totals
+from distdual.scan.slack import Slack
 from distdual.solver.gap import relative_gap
 
 
@@ -18,7 +19,7 @@ class PassUnderway:
     """A pass of which some rounds are done."""
 
     plan: Pass
-    grain: int  # slack groups that the rounds are cut for, even if groups grow before the pass ends
+    slack: Slack  # slack groups that the rounds are cut for, even if groups grow before the pass ends
     losses: list[ShardLoss] = field(default_factory=list)
     done: int = 0
 
@@ -85,7 +86,7 @@ class RunState:
             "best_upper": self.best_upper,
             "best_version": self.best_version,
             "estimate": self.estimate,
-            "shown": self.lift,  # the name in checkpoints
+            "lift": self.lift,
             "best_estimate": self.best_estimate,
         }
         return {
@@ -106,5 +107,5 @@ class RunState:
 
     def restore_bounds(self, bounds: dict[str, Any], best_w: Floats, underway: PassUnderway | None) -> None:
         self.best_upper, self.best_version = bounds["best_upper"], bounds["best_version"]
-        self.best_estimate, self.estimate, self.lift = bounds["best_estimate"], bounds["estimate"], bounds["shown"]
+        self.best_estimate, self.estimate, self.lift = bounds["best_estimate"], bounds["estimate"], bounds["lift"]
         self.best_w, self.underway = best_w, underway

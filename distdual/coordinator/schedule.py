@@ -4,12 +4,13 @@ A schedule cuts a pass over the data into rounds, each scanned at one w, and say
 """
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
 
 from distdual.kernels.rows import Ints
-from distdual.scan.slack_groups import ALL, EXAMPLE, SHARD
+from distdual.scan.slack import EXAMPLE, Slack
 from distdual.solver.ascent_plan import Ascent
 
 FIRST_PIECE = 1024  # examples scanned for the first w
@@ -69,40 +70,60 @@ class Limits:
     max_passes: int
     max_seconds: float
     seed: int
-    grain: int = EXAMPLE  # examples that share a slack: rounds never cut such a group
+    slack: Slack = EXAMPLE  # examples that share a slack: rounds never cut such a group
+
+
+class Cause(StrEnum):
+    """Why a run stops, for code that has to choose."""
+
+    TARGET = "target"  # the proven gap is small enough
+    ESTIMATE = "estimate"  # the same of an estimated gap, where inference is inexact
+    INTERRUPTED = "interrupted"
+    MAX_PASSES = "max_passes"
+    MAX_SECONDS = "max_seconds"
+    ONE_PASS = "one-pass"
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
     """Training is over; `reason` appears verbatim in the report."""
 
+    cause: Cause
     reason: str
+
+
+INTERRUPTED = Stop(Cause.INTERRUPTED, "interrupted")
+
+
+def out_of_time(max_seconds: float) -> Stop:
+    return Stop(Cause.MAX_SECONDS, f"{max_seconds:g} seconds are over")
 
 
 def next_step(progress: Progress, sizes: Ints, limits: Limits) -> Pass | Stop:
     """Stop if the proven gap is small enough or the budget is spent; otherwise pass over the data again."""
     if progress.gap <= limits.target:
-        return Stop(f"gap {progress.gap:.2e} is at most the target {limits.target:.2e}")
+        return Stop(Cause.TARGET, f"gap {progress.gap:.2e} is at most the target {limits.target:.2e}")
     if progress.inexact_gap <= limits.target:
-        return Stop(f"estimated gap {progress.inexact_gap:.2e} is at most the target; inexact inference proves none")
+        found = f"estimated gap {progress.inexact_gap:.2e}"
+        return Stop(Cause.ESTIMATE, f"{found} is at most the target; inexact inference proves none")
     if progress.interrupted:
-        return Stop("interrupted")
+        return INTERRUPTED
     if progress.n_passes >= limits.max_passes:
-        return Stop(f"{limits.max_passes} passes are done")
+        return Stop(Cause.MAX_PASSES, f"{limits.max_passes} passes are done")
     if progress.seconds >= limits.max_seconds:
-        return Stop(f"{limits.max_seconds:g} seconds are over")
+        return out_of_time(limits.max_seconds)
     name, _, number = limits.schedule.partition(":")
     if name == "one-pass" and progress.n_passes == 1:
-        return Stop("the one pass is done")
+        return Stop(Cause.ONE_PASS, "the one pass is done")
     order = np.random.default_rng([limits.seed, 0, progress.n_passes]).permutation(len(sizes))
     whole = [Piece(int(s), 0, int(sizes[s])) for s in order]
     tight = Ascent(CACHE_GAP_SHARE * limits.target, UNLIMITED_SWEEPS)
-    if name == "batch" or (name == "mine" and limits.grain == ALL):
+    if name == "batch" or (name == "mine" and limits.slack.is_all):
         return Pass(True, (tuple(whole),), tight, tight, overlap=False)
     if name == "mine":
         eighth = -(-int(sizes.sum()) // 8)
         certify = is_near(progress, 2 * limits.target)
-        rounds = (tuple(whole),) if certify else cut_rounds(whole, eighth, eighth, limits.grain)
+        rounds = (tuple(whole),) if certify else cut_rounds(whole, eighth, eighth, limits.slack)
         return Pass(certify, rounds, tight, tight, prune=True, overlap=False)
     if name == "ratio":
         visits = Ascent(0.0, 0, revisits=int(number))
@@ -153,17 +174,17 @@ def after_scan(plan: Ascent, unseen: float, target: float, climbed: float) -> As
 def passing(progress: Progress, limits: Limits, whole: list[Piece], between: Ascent, last: Ascent) -> Pass:
     """A first pass in growing rounds; then rounds as the oracle cost allows; near the target one round at one w."""
     n_examples = sum(piece.end for piece in whole)
-    if limits.grain == ALL:
+    if limits.slack.is_all:
         return Pass(True, (tuple(whole),), between, last, overlap=False)  # rows are sums over all shards
     if progress.n_passes == 0:
         most = n_examples if between.slope else -(-n_examples // 8)
-        return Pass(False, cut_rounds(whole, FIRST_PIECE, most, limits.grain), between, last)
+        return Pass(False, cut_rounds(whole, FIRST_PIECE, most, limits.slack), between, last)
     near = is_near(progress, max(CERTIFY_BELOW, 2 * limits.target))
     n_rounds = 1 if near else min(MAX_ROUNDS, int(progress.oracle_sweeps))
     if n_rounds <= 1:
         return Pass(True, (tuple(whole),), between, last)
     size = -(-n_examples // n_rounds)
-    return Pass(False, cut_rounds(whole, size, size, limits.grain), between, last)
+    return Pass(False, cut_rounds(whole, size, size, limits.slack), between, last)
 
 
 def is_near(progress: Progress, gap: float) -> bool:
@@ -172,10 +193,10 @@ def is_near(progress: Progress, gap: float) -> bool:
     return due or min(progress.estimate, progress.gap) <= gap
 
 
-def cut_rounds(whole: list[Piece], first: int, most: int, grain: int = EXAMPLE) -> tuple[tuple[Piece, ...], ...]:
+def cut_rounds(whole: list[Piece], first: int, most: int, slack: Slack = EXAMPLE) -> tuple[tuple[Piece, ...], ...]:
     """Rounds of `first` examples, then each as large as all before it, up to `most`, so that w is fresh early.
 
-    Cuts are at multiples of `grain`, so a round may be slightly larger.
+    No slack group is cut, so a round may be slightly larger.
     """
     rounds: list[tuple[Piece, ...]] = []
     current: list[Piece] = []
@@ -183,7 +204,7 @@ def cut_rounds(whole: list[Piece], first: int, most: int, grain: int = EXAMPLE) 
     for piece in whole:
         begin = piece.begin
         while begin < piece.end:
-            end = min(piece.end, -(-(begin + room) // grain) * grain)
+            end = slack.next_cut(begin + room, piece.end)
             current.append(Piece(piece.shard, begin, end))
             seen, room, begin = seen + end - begin, room - (end - begin), end
             if room <= 0:
@@ -194,19 +215,16 @@ def cut_rounds(whole: list[Piece], first: int, most: int, grain: int = EXAMPLE) 
     return tuple(rounds)
 
 
-def cut_pieces(plan: Pass, slots: int, grain: int = EXAMPLE) -> list[Piece]:
+def cut_pieces(plan: Pass, slots: int, slack: Slack = EXAMPLE) -> list[Piece]:
     """The pieces of a pass in order, cut further so that `slots` parallel scans end at about the same time."""
     pieces: list[Piece] = []
     for each in plan.rounds:
         n_examples = sum(piece.end - piece.begin for piece in each)
         most = max(MIN_PIECE, -(-n_examples // (PIECES_PER_SLOT * slots if len(plan.rounds) == 1 else slots)))
-        most = -(-most // grain) * grain if grain < SHARD else n_examples
+        most = slack.next_cut(most, n_examples)
         for shard, begin, end in each:
             parts = -(-(end - begin) // most)
-            cuts = (
-                [begin + -(-(end - begin) * k // parts // grain) * grain for k in range(parts)]
-                if parts > 1
-                else [begin]
-            )
+            cuts = [slack.next_cut(begin + -(-(end - begin) * k // parts), end) for k in range(1, parts)]
+            cuts = [begin, *cuts]
             pieces += [Piece(shard, a, b) for a, b in zip(cuts, [*cuts[1:], end], strict=True) if a < b]
     return pieces

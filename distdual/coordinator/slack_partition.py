@@ -5,8 +5,8 @@ groups as far as needed. None of these lowers D(α).
 """
 
 import logging
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,13 +19,14 @@ from distdual.kernels.rows import Floats, Ints, OuterRows
 from distdual.problems.base import Constraints, Keys
 from distdual.scan.group_members_file import Notes
 from distdual.scan.scan import Scan, ShardReport
-from distdual.scan.slack_groups import ALL, EXAMPLE, SHARD, Members, groups_of, join_smaller, name_of, row_lengths
+from distdual.scan.slack import Slack
+from distdual.scan.slack_groups import Members, groups_of, join_smaller, row_lengths
 from distdual.solver.cache import ConstraintCache
 from distdual.solver.solver import Solver
 
 log = logging.getLogger(__name__)
 
-FIRST_BLOCK = 8  # examples per group where single examples take too much memory
+FIRST_BLOCK = Slack(8)  # where single examples take too much memory
 FILL_AFTER_COALESCING = 0.5  # of the budget; the rest is for new constraints
 CONSTRAINT_BYTES = 160  # upper bound on the bytes of a constraint besides its row
 
@@ -37,30 +38,29 @@ class Found(NamedTuple):
     names: list[Ints]
 
 
-class Grouping:
+class SlackPartition:
     """The partition of examples into slack groups; it only ever gets coarser."""
 
-    def __init__(self, grain: int, first: Ints, budget: float, folder: Location | None) -> None:
-        self.grain = grain
+    def __init__(self, slack: Slack, first: Ints, budget: float, folder: Location | None) -> None:
+        self.slack = slack
         self.first = first  # the first example of each shard, and the end of the last
         self.budget = budget
         self.folder = folder  # of members files; None if none are written
         self.ledger = Ledger()
-        self.number = 0  # of the next members file
-        self.shards: list[int] = []  # the shard of each file
+        self.shards: list[int] = []  # the shard of each members file, by number
         self.covers: list[int] = []  # examples scanned for each file; 0 if it has no rows
         self.coalesced = 0
         self.events: list[str] = []  # since the last line of the run log
 
-    def notes(self, shard: int, grain: int) -> Notes | None:
+    def notes(self, shard: int, slack: Slack) -> Notes | None:
         """The file where a scan of this shard records the members of each group; None for single examples."""
-        return None if grain == EXAMPLE or self.folder is None else self._next_file(shard)
+        return None if slack.is_example or self.folder is None else self._next_file(shard)
 
     def recent(self, most: int) -> dict[int, tuple[Notes, ...]]:
         """The newest members files of each shard, enough to cover each example `most` times."""
         found: dict[int, list[Notes]] = {}
         left = most * np.diff(self.first)
-        for number in reversed(range(self.number)):
+        for number in reversed(range(len(self.shards))):
             shard, covers = self.shards[number], self.covers[number]
             if left[shard] > 0 and covers and self.folder is not None:
                 found.setdefault(shard, []).append(Notes(self.folder, number))
@@ -77,10 +77,10 @@ class Grouping:
                 self._check_shared(scan.notes)
                 if not scan.recent:
                     self.covers[scan.notes.number] = (scan.end or 0) - scan.begin
-        if self.grain == EXAMPLE and (self._fits(solver, parts) or self._prune(solver, parts)):
+        if self.slack.is_example and (self._fits(solver, parts) or self._prune(solver, parts)):
             return solver.insert(*parts)
         found = Found(parts, [self._named(part, scan) for part, scan in zip(parts, scans, strict=True)])
-        found = self._coarser(found, min(scan.grain for scan in scans), solver.cache.n_weights)
+        found = self._coarser(found, scans[0].slack, solver.cache.n_weights)
         if not (self._fits(solver, found.parts) or self._prune(solver, found.parts)):
             found = self._make_room(solver, found)
         return solver.insert(*found.parts, references=found.names)
@@ -91,8 +91,8 @@ class Grouping:
 
     def settle(self, solver: Solver) -> None:
         """Fit the constraints of a warm start into the partition and the budget."""
-        if len(solver.cache) and (self.grain == ALL or solver.cache.nbytes > self.budget):
-            self.grain = self._next_grain(solver.cache, Found([], []))
+        if len(solver.cache) and (self.slack.is_all or solver.cache.nbytes > self.budget):
+            self.slack = self.roomier(solver.cache, Found([], []))
             self._condense(solver)
 
     def resolve(self, names: Ints, alpha: Floats) -> tuple[Ints, Ints, Ints, Floats]:
@@ -121,6 +121,24 @@ class Grouping:
                 f"the minimum for training; set at least {least}"
             )
 
+    def packed(self) -> tuple[dict[str, Ints], dict[str, Any]]:
+        """The state as arrays and as values that JSON can hold, without the ledger's file."""
+        ledger = self.ledger
+        lists = {"shards": self.shards, "covers": self.covers, "batches": ledger.batches, "offsets": ledger.offsets}
+        values = {
+            "slack": str(self.slack),
+            "coalesced": self.coalesced,
+            "events": self.events,
+            "n_mixtures": ledger.n_mixtures,
+        }
+        return {name: np.array(numbers, dtype=np.int64) for name, numbers in lists.items()}, values
+
+    def restore(self, arrays: Mapping[str, Ints], values: Mapping[str, Any], ledger: Iterable[bytes]) -> None:
+        """Restore what `packed` returned; `ledger` is the content of the ledger's file, in pieces."""
+        self.slack, self.coalesced, self.events = Slack.parse(values["slack"]), values["coalesced"], values["events"]
+        self.shards, self.covers = arrays["shards"].tolist(), arrays["covers"].tolist()
+        self.ledger.restore(ledger, arrays["batches"], arrays["offsets"], values["n_mixtures"])
+
     def tell(self, event: str) -> None:
         log.info("slack: %s", event)
         self.events.append(event)
@@ -133,8 +151,7 @@ class Grouping:
         assert self.folder is not None
         self.shards.append(shard)
         self.covers.append(0)
-        self.number += 1
-        return Notes(self.folder, self.number - 1)
+        return Notes(self.folder, len(self.shards) - 1)
 
     def _check_shared(self, notes: Notes) -> None:
         """Check with the first file that the coordinator can read what workers write."""
@@ -148,7 +165,7 @@ class Grouping:
         """References to new rows: where their members are recorded."""
         if scan.notes is not None:
             return references(scan.notes.number, len(part.margin))
-        if scan.grain == EXAMPLE:
+        if scan.slack.is_example:
             return self._note_examples(part.example, part.keys)
         return references(0, len(part.margin))
 
@@ -165,14 +182,15 @@ class Grouping:
             named[at] = references(note.number, len(at))
         return named
 
-    def _coarser(self, found: Found, grain: int, n_weights: int) -> Found:
-        """Convert constraints of groups of `grain` examples to the current partition."""
-        if grain < min(self.grain, SHARD):
-            made = [coarsen(part, min(self.grain, SHARD), self.first, n_weights) for part in found.parts]
+    def _coarser(self, found: Found, slack: Slack, n_weights: int) -> Found:
+        """Convert constraints of groups of `slack`, which was never coarser, to the current partition."""
+        within = self.slack.within_shard
+        if slack.within_shard != within:
+            made = [coarsen(part, within, self.first, n_weights) for part in found.parts]
             names = [self._mixed(mixture, own) for mixture, own in zip(made, found.names, strict=True)]
             found = Found([mixture.constraints for mixture in made], names)
-        if self.grain == ALL:
-            together = coarsen(join(found.parts, n_weights), ALL, self.first, n_weights)
+        if self.slack.is_all:
+            together = coarsen(join(found.parts, n_weights), self.slack, self.first, n_weights)
             found = Found([together.constraints], [self._mixed(together, np.concatenate(found.names))])
         return found
 
@@ -191,28 +209,26 @@ class Grouping:
 
     def _make_room(self, solver: Solver, found: Found) -> Found:
         """Coalesce the constraints of each group, and merge neighbouring groups as far as needed."""
-        before, rows = self.grain, len(solver.cache)
-        self.grain = self._next_grain(solver.cache, found)
+        before, rows = self.slack, len(solver.cache)
+        self.slack = self.roomier(solver.cache, found)
         if rows:
             self._condense(solver)
             self.coalesced += rows - len(solver.cache)
             self.tell(f"coalesced {rows} constraints into {len(solver.cache)}, one per group: the cache is full")
-        if self.grain != before:
-            self.tell(f"slack {name_of(before)} is now {name_of(self.grain)}: the cache is full")
+        if self.slack != before:
+            self.tell(f"slack {before} is now {self.slack}: the cache is full")
             found = self._coarser(found, before, solver.cache.n_weights)
         return found
 
-    def _next_grain(self, cache: ConstraintCache, found: Found) -> int:
-        """The finest partition that leaves half of the budget free; group sizes double, so groups stay nested."""
-        grain = self.grain if self.grain > EXAMPLE else FIRST_BLOCK
-        while grain < ALL and self._least(cache, found, grain) > FILL_AFTER_COALESCING * self.budget:
-            grain = 2 * grain if grain < SHARD else ALL
-            if SHARD > grain >= int(np.diff(self.first).max()):
-                grain = SHARD
-        return grain
+    def roomier(self, cache: ConstraintCache, found: Found) -> Slack:
+        """The finest slack from the current one on that leaves half of the budget free."""
+        slack = FIRST_BLOCK if self.slack.is_example else self.slack
+        while not slack.is_all and self._least(cache, found, slack) > FILL_AFTER_COALESCING * self.budget:
+            slack = slack.coarser(int(np.diff(self.first).max()))
+        return slack
 
-    def _least(self, cache: ConstraintCache, found: Found, grain: int) -> int:
-        """Upper bound on the bytes of one cached and one new constraint per group of `grain` examples."""
+    def _least(self, cache: ConstraintCache, found: Found, slack: Slack) -> int:
+        """Upper bound on the bytes of one cached and one new constraint per group."""
         sides = [(part.example, row_lengths(part.rows)) for part in found.parts]
         if cache.rows is not None:
             kept = np.flatnonzero(cache.alpha.view > 0)
@@ -220,7 +236,7 @@ class Grouping:
         total = 0
         for example, lengths in sides:
             own = example < 0
-            _, place = np.unique(groups_of(np.maximum(example, 0), grain, self.first), return_inverse=True)
+            _, place = np.unique(groups_of(np.maximum(example, 0), slack, self.first), return_inverse=True)
             values = np.minimum(np.bincount(place[~own], lengths[~own]), cache.n_weights)
             row = (
                 np.minimum(12 * values, 8 * cache.n_weights) + CONSTRAINT_BYTES + 8 * cache.n_weights * cache.prior.full
@@ -230,7 +246,7 @@ class Grouping:
 
     def _condense(self, solver: Solver) -> None:
         cache = solver.cache
-        made = condense(cache, self.grain, self.first)
+        made = condense(cache, self.slack, self.first)
         if cache.referenced:
             names = cache.reference.view[made.slots]
         else:

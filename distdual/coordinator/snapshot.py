@@ -13,19 +13,17 @@ from numpy.typing import NDArray
 from distdual.certificate.bounds import ShardLoss
 from distdual.coordinator.run_state import PassUnderway, RunState
 from distdual.coordinator.schedule import Pass, Piece
-from distdual.coordinator.slack_partition import Grouping
 from distdual.coordinator.trainer import Trainer
 from distdual.errors import InputError
 from distdual.json_floats import with_infinity, without_infinity
 from distdual.kernels.rows import CsrRows, DenseRows, Features, OuterRows, Rows
+from distdual.scan.slack import Slack
 from distdual.solver.ascent_plan import Ascent
 from distdual.solver.solver import Solver
 from distdual.solver.sweep import add_rows
 
 Arrays = dict[str, NDArray[Any]]
 
-WEIGHTS = ("v", "w", "mean", "average", "random")
-NUMBERS = ("n_averaged", "updates", "lower", "claim", "reached", "trust")
 ROUNDING = 1e-6  # of the largest weight: rounding accumulated since v was last rebuilt
 
 
@@ -39,27 +37,20 @@ class State(NamedTuple):
 
 def pack(trainer: Trainer) -> State:
     """The state of a run between two rounds; arrays are views that the next round changes."""
-    solver, grouping = trainer.solver, trainer.grouping
-    cache, ledger = solver.cache, grouping.ledger
+    cache = trainer.solver.cache
+    weights, solver = trainer.solver.packed()
+    files, partition = trainer.partition.packed()
     values = {
         "referenced": cache.referenced,
-        "solver": {name: getattr(solver, name) for name in NUMBERS},
-        "sample": solver.sample.bit_generator.state,
-        "grouping": {"grain": grouping.grain, "number": grouping.number, "coalesced": grouping.coalesced},
-        "events": grouping.events,
-        "n_mixtures": ledger.n_mixtures,
+        "solver": solver,
+        "partition": partition,
         **trainer.state.packed(trainer.suspended()),
     }
     return State(
         pack_rows(cache.rows.view if cache.rows else None),
         cache.columns(),
-        {**{name: getattr(solver, name) for name in WEIGHTS}, "best_w": trainer.state.best_w},
-        {
-            "shards": np.array(grouping.shards, dtype=np.int64),
-            "covers": np.array(grouping.covers, dtype=np.int64),
-            "batches": np.array(ledger.batches, dtype=np.int64),
-            "offsets": np.array(ledger.offsets, dtype=np.int64),
-        },
+        {**weights, "best_w": trainer.state.best_w},
+        files,
         without_infinity(values),
     )
 
@@ -70,24 +61,16 @@ def restore(trainer: Trainer, state: State, ledger: Iterable[bytes], *, more_dat
     With appended data, α stays feasible and `lower` stays a bound, but upper bounds are void.
     """
     values = with_infinity(state.values)
-    restore_solver(trainer.solver, state, values)
-    restore_grouping(trainer.grouping, state, values, ledger)
+    trainer.solver.cache.restore(unpack_rows(state.rows), state.constraints, referenced=values["referenced"])
+    trainer.solver.restore(state.weights, values["solver"])
+    check_weights(trainer.solver)
+    trainer.partition.restore(state.files, values["partition"], ledger)
     trainer.state = RunState(trainer.solver.candidate())
     trainer.state.restore_log(values)
     if more_data:
         trainer.solver.bound()  # a pass that was under way is not continued
     else:
         trainer.state.restore_bounds(values["bounds"], state.weights["best_w"], unpack_underway(values["underway"]))
-
-
-def restore_solver(solver: Solver, state: State, values: Mapping[str, Any]) -> None:
-    solver.cache.restore(unpack_rows(state.rows), state.constraints, referenced=values["referenced"])
-    for name in WEIGHTS:
-        setattr(solver, name, state.weights[name])
-    for name, value in values["solver"].items():
-        setattr(solver, name, value)
-    solver.sample.bit_generator.state = values["sample"]
-    check_weights(solver)
 
 
 def check_weights(solver: Solver) -> None:
@@ -101,14 +84,6 @@ def check_weights(solver: Solver) -> None:
         raise InputError(f"w is not Σ α x: one weight is off by {off:.2g}")
 
 
-def restore_grouping(grouping: Grouping, state: State, values: Mapping[str, Any], ledger: Iterable[bytes]) -> None:
-    for name, value in values["grouping"].items():
-        setattr(grouping, name, value)
-    grouping.events = values["events"]
-    grouping.shards, grouping.covers = state.files["shards"].tolist(), state.files["covers"].tolist()
-    grouping.ledger.restore(ledger, state.files["batches"], state.files["offsets"], values["n_mixtures"])
-
-
 def unpack_underway(found: Mapping[str, Any] | None) -> PassUnderway | None:
     if found is None:
         return None
@@ -116,7 +91,7 @@ def unpack_underway(found: Mapping[str, Any] | None) -> PassUnderway | None:
     rounds = tuple(tuple(Piece(*piece) for piece in pieces) for pieces in plan["rounds"])
     ascents = {name: Ascent(**plan[name]) for name in ("between", "last")}
     losses = [ShardLoss(*loss) for loss in found["losses"]]
-    return PassUnderway(Pass(**{**plan, "rounds": rounds, **ascents}), found["grain"], losses, found["done"])
+    return PassUnderway(Pass(**{**plan, "rounds": rounds, **ascents}), Slack(**found["slack"]), losses, found["done"])
 
 
 def pack_rows(rows: Rows | None) -> Arrays:

@@ -218,9 +218,9 @@ def follow_all(
     """The path of all examples, and the model at the best C, to which it returns at the end."""
     config, dataset = run.config, run.dataset
     output = output_of(config)
-    grain = choice_of(config.solver, dataset, run.problem).grain
+    slack = choice_of(config.solver, dataset, run.problem).slack
     none = Checkpoint(output, every=0, run={})  # a sweep takes none
-    with members_of(config, output, grain, none) if best is not None else contextlib.nullcontext() as members:
+    with members_of(config, output, slack, none) if best is not None else contextlib.nullcontext() as members:
         notes = None if members is None else output.absolute() / members
         solver = first(config, values)
         trainer = MODES[solver.mode](run.problem, dataset, run.executor, solver, write, run.prior, notes)

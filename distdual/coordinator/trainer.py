@@ -28,7 +28,7 @@ from distdual.coordinator.schedule import (
     after_scan,
     next_step,
 )
-from distdual.coordinator.slack_partition import Grouping
+from distdual.coordinator.slack_partition import SlackPartition
 from distdual.data.dataset import TrainingData
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
@@ -38,7 +38,7 @@ from distdual.report.round_log import Round, Since, Totals
 from distdual.scan.cv_folds import Fold
 from distdual.scan.group_members_file import Notes
 from distdual.scan.scan import Scan, ShardReport
-from distdual.scan.slack_groups import ALL, EXAMPLE, name_of
+from distdual.scan.slack import Slack
 from distdual.solver.ascent_plan import Ascent
 from distdual.solver.cache import rows_nbytes
 from distdual.solver.gap import relative_gap
@@ -64,12 +64,12 @@ class Outcome:
 
     w: Floats
     certificate: Certificate
-    reason: str
+    stop: Stop
     seconds: float
     history: list[Round]
     totals: Totals
     solver: Solver
-    grouping: Grouping
+    partition: SlackPartition
     estimate: float = np.inf  # of P(w), where inexact inference proves no `upper`; else infinity
 
 
@@ -88,7 +88,7 @@ class Trainer:
     between: Callable[["Trainer"], None] = lambda _: None  # called after rounds, where a checkpoint may be taken
     fold: Fold | None = None  # examples to leave out
     solver: Solver = field(init=False)
-    grouping: Grouping = field(init=False)
+    partition: SlackPartition = field(init=False)
     state: RunState = field(init=False)
     since: Since = field(default_factory=lambda: Since(time.perf_counter()))
 
@@ -96,50 +96,50 @@ class Trainer:
         self.prior = self.prior or Prior(self.problem.n_weights)
         budget = self.config.cache_bytes
         choice = choice_of(self.config, self.dataset, self.problem)
-        room = Room(bool(np.isfinite(budget)), self.dataset.n_examples if choice.grain == EXAMPLE else 0)
+        room = Room(bool(np.isfinite(budget)), self.dataset.n_examples if choice.slack.is_example else 0)
         self.solver = Solver(self.config.C, self.config.seed, self.prior, room)
-        self.grouping = Grouping(choice.grain, self.dataset.first, budget, self.notes)
-        self.grouping.check_budget(self.solver.cache)
-        self.grouping.tell(choice.why)
+        self.partition = SlackPartition(choice.slack, self.dataset.first, budget, self.notes)
+        self.partition.check_budget(self.solver.cache)
+        self.partition.tell(choice.why)
         self._check_offender_cache()
         self.state = RunState(self.solver.candidate())
         self.solver.should_stop = lambda: self.interrupted() or self.state.seconds >= self.config.max_seconds
 
     def _check_offender_cache(self) -> None:
         """The offender cache lives in members files, which only groups of examples have."""
-        if self.config.offender_cache and (self.grouping.grain == EXAMPLE or self.notes is None):
-            found = f"slack {name_of(self.grouping.grain)}" if self.notes else "no members files"
+        if self.config.offender_cache and (self.partition.slack.is_example or self.notes is None):
+            found = f"slack {self.partition.slack}" if self.notes else "no members files"
             raise InputError(
                 'solver.offender_cache needs groups of examples and output.dual = "full", this run has '
                 f'{found}; set solver.slack = "all", for example'
             )
 
     def run(self) -> Outcome:
-        step = self._work()
+        stop = self._work()
         if min(self._gap(), self._inexact_gap()) > self.config.gap:
             self._certify_last()
-        log.info("stop: %s", step.reason)
-        return self.outcome(step.reason)
+        log.info("stop: %s", stop.reason)
+        return self.outcome(stop)
 
-    def outcome(self, reason: str) -> Outcome:
+    def outcome(self, stop: Stop) -> Outcome:
         """The best certified weights so far, and the costs."""
         state = self.state
         return Outcome(
             state.best_w,
             Certificate(self.solver.lower, state.best_upper, state.best_version),
-            reason,
+            stop,
             state.seconds,
             state.history,
             state.totals,
             self.solver,
-            self.grouping,
+            self.partition,
             state.best_estimate,
         )
 
     def change_config(self, config: SolverConfig) -> None:
         """Go on with another C: α is scaled and the cached problem solved; bounds of the old C are forgotten."""
         self.config = config
-        self.grouping.tell(f"C is {config.C:g}")
+        self.partition.tell(f"C is {config.C:g}")
         self.state.forget_bounds()
         begin = time.perf_counter()
         self.solver.change_capacity(config.C)
@@ -188,7 +188,7 @@ class Trainer:
             settled,
         )
         limits = Limits(
-            config.schedule, config.gap, config.max_passes, config.max_seconds, config.seed, self.grouping.grain
+            config.schedule, config.gap, config.max_passes, config.max_seconds, config.seed, self.partition.slack
         )
         return next_step(progress, np.diff(self.dataset.first), limits)
 
@@ -196,10 +196,10 @@ class Trainer:
         if self.state.underway is None:
             if self.config.offender_cache and self.state.totals.passes:
                 self._use_recent(plan)
-            self.state.underway = PassUnderway(plan, self.grouping.grain)
+            self.state.underway = PassUnderway(plan, self.partition.slack)
         here, losses = self.state.underway, self.state.underway.losses
         for pieces in plan.rounds[here.done :]:
-            scans, reports, w = self._scan(pieces, self._query(plan), here.grain)
+            scans, reports, w = self._scan(pieces, self._query(plan), here.slack)
             losses += shard_losses(reports)
             if plan.certify:
                 self._certify(losses, w, scans[0].version)
@@ -236,7 +236,7 @@ class Trainer:
         w = self.solver.candidate()
         if (
             not plan.certify
-            or self.grouping.grain != ALL
+            or not self.partition.slack.is_all
             or min(self.state.best_upper, self.state.best_estimate) == np.inf
         ):
             return w
@@ -265,11 +265,11 @@ class Trainer:
         """Run rounds on recent offenders while they lift the cached problem enough compared with the oracle."""
         sizes = np.diff(self.dataset.first)
         for _ in range(MAX_RECENT_ROUNDS):
-            recent = self.grouping.recent(self.config.offender_cache)
+            recent = self.partition.recent(self.config.offender_cache)
             whole = tuple(Piece(s, 0, int(sizes[s])) for s in sorted(recent))
             if not whole or self.solver.should_stop():
                 break
-            scans, reports, w = self._scan(whole, self._query(plan), self.grouping.grain, recent)
+            scans, reports, w = self._scan(whole, self._query(plan), self.partition.slack, recent)
             if self._lift(reports, w) < MIN_RECENT_LIFT * self.state.lift:
                 break
             self.state.totals.calls_saved += sum(piece.end for piece in whole)
@@ -289,21 +289,21 @@ class Trainer:
 
     def _end_pass(self, losses: list[ShardLoss], w: Floats) -> None:
         self.state.totals.passes += 1
-        idle = idle_passes(self.config.prune, self.grouping.grain)
+        idle = idle_passes(self.config.prune, self.partition.slack)
         if idle is not None and self._gap() > self.config.gap:
             self.state.totals.pruned += self.solver.prune(idle)
         guess = self.solver.prior.penalty(w) + self.config.C * sum(s.loss for s in losses)
         self.state.estimate = relative_gap(guess, self.solver.lower)
 
     def _scan(
-        self, pieces: tuple[Piece, ...], w: Floats, grain: int, recent: Mapping[int, tuple[Notes, ...]] = NO_NOTES
+        self, pieces: tuple[Piece, ...], w: Floats, slack: Slack, recent: Mapping[int, tuple[Notes, ...]] = NO_NOTES
     ) -> tuple[list[Scan], list[ShardReport], Floats]:
         """Scan the pieces at w; scans and reports are in the order of shards.
 
         `recent` maps a shard to members files to search instead of calling the oracle.
         """
         version = self.publish(w)
-        scans = [self._scan_of(p, version, grain, recent.get(p.shard, ())) for p in sorted(pieces)]
+        scans = [self._scan_of(p, version, slack, recent.get(p.shard, ())) for p in sorted(pieces)]
         begin = time.perf_counter()
         reports = sorted(self.executor.reports(scans), key=lambda report: report.shard)
         self.state.totals.wait_seconds += time.perf_counter() - begin
@@ -319,10 +319,12 @@ class Trainer:
         self.state.totals.published_bytes += w.nbytes
         return version
 
-    def _scan_of(self, piece: Piece, version: int, grain: int, recent: tuple[Notes, ...] = (), ticket: int = 0) -> Scan:
-        notes = self.grouping.notes(piece.shard, grain)
+    def _scan_of(
+        self, piece: Piece, version: int, slack: Slack, recent: tuple[Notes, ...] = (), ticket: int = 0
+    ) -> Scan:
+        notes = self.partition.notes(piece.shard, slack)
         known = self._known(piece)
-        return Scan(piece.shard, version, known, piece.begin, piece.end, grain, notes, recent, self.fold, ticket)
+        return Scan(piece.shard, version, known, piece.begin, piece.end, slack, notes, recent, self.fold, ticket)
 
     def _count(self, report: ShardReport) -> None:
         self.state.totals.oracle_calls += report.n_examples
@@ -335,14 +337,14 @@ class Trainer:
         self.since.add(report, self.state.version - 1 - report.version)
 
     def _known(self, piece: Piece) -> Any:
-        if self.grouping.grain == ALL:  # each report is one part of a row: all are needed
+        if self.partition.slack.is_all:  # each report is one part of a row: all are needed
             return NOTHING
         first = int(self.dataset.first[piece.shard])
         return self.solver.cache.known(first + piece.begin, first + piece.end)
 
     def _improve(self, reports: list[ShardReport], scans: list[Scan], plan: Ascent) -> None:
         begin = time.perf_counter()
-        slots = self.grouping.insert(self.solver, reports, scans)
+        slots = self.partition.insert(self.solver, reports, scans)
         self.state.totals.kept += len(slots)
         if plan.revisits:
             self.solver.reprocess(slots, plan)
@@ -368,8 +370,8 @@ class Trainer:
     def _certify_last(self) -> None:
         """Scan once more at the last w, or at the average if configured, without ascent."""
         whole = tuple(Piece(s, 0, int(n)) for s, n in enumerate(np.diff(self.dataset.first)))
-        grain = self.grouping.grain
-        scans, reports, w = self._scan(whole, self.solver.candidate(averaged=self.config.average), grain)
+        w = self.solver.candidate(averaged=self.config.average)
+        scans, reports, w = self._scan(whole, w, self.partition.slack)
         self._certify(shard_losses(reports), w, scans[0].version)
         self._record(self.dataset.n_shards, certify=True)
 
@@ -381,7 +383,7 @@ class Trainer:
 
     def note(self, event: str) -> None:
         """Record an event between two passes in the run log."""
-        self.grouping.events.append(event)
+        self.partition.events.append(event)
         self._record(0, certify=False)
 
     def _faults(self) -> list[str]:
@@ -390,7 +392,7 @@ class Trainer:
         return events
 
     def _record(self, n_shards: int, *, certify: bool) -> None:
-        self.state.totals.coalesced = self.grouping.coalesced
+        self.state.totals.coalesced = self.partition.coalesced
         now, since = time.perf_counter(), self.since
         self.state.totals.idle_seconds += max(0.0, self.executor.slots * (now - since.seconds) - since.busy)
         self.since = Since(now)
@@ -407,8 +409,8 @@ class Trainer:
             self.solver.cache.nbytes,
             self.solver.n_support,
             self.state.totals.as_dict(),
-            name_of(self.grouping.grain),
-            [*self.grouping.take_events(), *self._faults()],
+            str(self.partition.slack),
+            [*self.partition.take_events(), *self._faults()],
             since.staleness,
             since.workers,
         )
@@ -437,9 +439,9 @@ def choice_of(config: SolverConfig, dataset: TrainingData, problem: Problem) -> 
     )
 
 
-def idle_passes(policy: str, grain: int) -> int | None:
+def idle_passes(policy: str, slack: Slack) -> int | None:
     """Passes with α = 0 after which a constraint is dropped; None for never."""
     if policy == "never":
         return None
-    patience = SINGLE_GROUP_IDLE if grain == ALL else 1
+    patience = SINGLE_GROUP_IDLE if slack.is_all else 1
     return 0 if policy == "aggressive" else patience * int(policy.partition(":")[2])

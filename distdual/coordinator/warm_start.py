@@ -11,8 +11,7 @@ import numpy as np
 
 from distdual.certificate.rebuild import Support
 from distdual.cluster.base import Executor
-from distdual.coordinator.coalesce import runs_of
-from distdual.coordinator.slack_partition import Grouping
+from distdual.coordinator.slack_partition import SlackPartition
 from distdual.data.dataset import Dataset, TrainingData
 from distdual.data.shard import Shard
 from distdual.data.storage.location import Location
@@ -24,16 +23,16 @@ from distdual.problems.base import Constraints, Keys, Problem
 from distdual.problems.constraint_hash import identities
 from distdual.scan.group_members_file import Notes
 from distdual.scan.scan import Source
+from distdual.scan.slack import Slack
 from distdual.scan.slack_groups import (
     CHUNK,
-    EXAMPLE,
-    SHARD,
     Members,
     add_margins,
     build,
     fold,
     join_smaller,
     runs,
+    runs_of,
     sum_rows,
 )
 from distdual.solver.solver import Solver
@@ -59,12 +58,12 @@ class Task(NamedTuple):
     support: Support
     scale: float
     C: float
-    grain: int
+    slack: Slack
     notes: Notes | None
 
 
 def hot_start(
-    solver: Solver, grouping: Grouping, model: Model, folder: Location, dataset: Dataset, executor: Executor
+    solver: Solver, partition: SlackPartition, model: Model, folder: Location, dataset: Dataset, executor: Executor
 ) -> None:
     """Give the solver the support constraints and α of a model.
 
@@ -72,12 +71,12 @@ def hot_start(
     """
     if isinstance(model.dual, Summary):
         raise InputError("solver.start: the model holds only a summary of its dual, without constraints to start from")
-    carry_over(solver, grouping, model.dual, model.C, dataset, executor, folder)
+    carry_over(solver, partition, model.dual, model.C, dataset, executor, folder)
 
 
 def carry_over(
     solver: Solver,
-    grouping: Grouping,
+    partition: SlackPartition,
     dual: Dual | GroupDual,
     C: float,
     dataset: TrainingData,
@@ -88,15 +87,15 @@ def carry_over(
 
     `folder` is the model's, which holds the members files of a group dual.
     """
-    scale, grain = solver.cache.C / C, min(grouping.grain, SHARD)
+    scale, slack = solver.cache.C / C, partition.slack.within_shard
     parts = [dual.of_shard(dataset.first, s) for s in range(dataset.n_shards)]
     shards = [s for s, part in enumerate(parts) if len(part.alpha)]
-    tasks = [Task(Support(parts[s], folder), scale, solver.cache.C, grain, grouping.notes(s, grain)) for s in shards]
+    tasks = [Task(Support(parts[s], folder), scale, solver.cache.C, slack, partition.notes(s, slack)) for s in shards]
     executor.publish(-1, solver.w)
     for start, task in zip(executor.map_shards(rebuild, shards, tasks), tasks, strict=True):
-        names = grouping.name_mixture(start.indptr, start.weight, task.notes) if grain > EXAMPLE else None
+        names = partition.name_mixture(start.indptr, start.weight, task.notes) if not slack.is_example else None
         solver.start_from(start.constraints, start.alpha, [] if names is None else [names])
-    grouping.settle(solver)
+    partition.settle(solver)
     carry_multipliers(solver, dual.beta, scale)
     solver.bound()
     log.info("hot start: %d support constraints, lower=%.6g", dual.support, solver.lower)
@@ -120,11 +119,11 @@ def rebuild(source: Source | Dataset, problem: Problem, w: Floats, shard: int, t
     """Runs on a worker: rebuild the initial constraints of one shard."""
     found = source.open().read(shard).shard
     dual = task.support.dual
-    if isinstance(dual, Dual) and task.grain == EXAMPLE:
+    if isinstance(dual, Dual) and task.slack.is_example:
         constraints = problem.constraints(found, dual.example - found.first, dual.keys)
         return single(constraints, feasible(task.scale * dual.alpha, constraints, task.C))
     members, share = shares(task, problem, found)
-    if task.grain == EXAMPLE:
+    if task.slack.is_example:
         constraints = problem.constraints(found, members.example, members.keys)
         return single(constraints, feasible(share * constraints.cost, constraints, task.C))
     start = mixed(problem, found, members, share, task)
@@ -165,7 +164,7 @@ def mixed(problem: Problem, shard: Shard, members: Members, share: Floats, task:
     used = np.bincount(members.example, share, minlength=shard.n_examples)
     share = share * np.minimum(1.0, task.C / np.maximum(used, task.C))[members.example]
     used = np.bincount(members.example, share, minlength=shard.n_examples)[members.example]
-    group, indptr = runs_of(members.example // task.grain)
+    group, indptr = runs_of(task.slack.first_member(members.example))
     beta = np.maximum.reduceat(used, indptr[:-1]) if len(used) else np.empty(0)
     weight = share / np.repeat(beta, np.diff(indptr))
     margin, rows = np.zeros(len(group)), []
@@ -179,7 +178,7 @@ def mixed(problem: Problem, shard: Shard, members: Members, share: Floats, task:
     fold(identities(members.example, members.keys) ^ weight.view(np.uint64), indptr, folded)
     keys = Keys(np.arange(0, 2 * len(group) + 1, 2), folded.view(np.int32))
     constraints = Constraints(
-        shard.first + group * task.grain, np.ones(len(group)), margin, join_smaller(rows, problem.n_weights), keys
+        shard.first + group, np.ones(len(group)), margin, join_smaller(rows, problem.n_weights), keys
     )
     return Start(constraints, beta, members, indptr, weight)
 

@@ -137,7 +137,7 @@ class DualEstimator(BaseEstimator, ABC):
         with open_executor(ClusterConfig(), data, problem, self.client) as executor:
             trainer = Trainer(problem, data, executor, config, lambda _: None)
             if start is not None:
-                carry_over(trainer.solver, trainer.grouping, start.dual, start.C, data, executor)
+                carry_over(trainer.solver, trainer.partition, start.dual, start.C, data, executor)
             outcome = trainer.run()
         self.certificate_ = summarise(outcome, config.gap, data)
         self.n_iter_ = outcome.totals.passes

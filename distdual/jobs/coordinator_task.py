@@ -78,8 +78,7 @@ class Attempt:
             if isinstance(error, ClusterError):
                 return self._ended("failed", error, 1, config)
             log.exception("job %s failed", self.record.id)
-            name = "" if isinstance(error, ClusterError) else f"{type(error).__name__}: "
-            return self._ended("failed", f"{name}{error}", 1, config)
+            return self._ended("failed", f"{type(error).__name__}: {error}", 1, config)
         code = 0 if certificate["certified"] else 1
         return replace(self._ended("done", certificate["reason"], code, config), certificate=certificate)
 

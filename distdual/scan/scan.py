@@ -18,7 +18,8 @@ from distdual.scan.cv_folds import Fold
 from distdual.scan.group_members_file import Notes
 from distdual.scan.recent_offenders import recent_offenders
 from distdual.scan.shard_reader import Loaded, Openable, made_lean, streamed
-from distdual.scan.slack_groups import EXAMPLE, SHARD, fingerprints, group_members, sum_members
+from distdual.scan.slack import EXAMPLE, Slack
+from distdual.scan.slack_groups import fingerprints, group_members, sum_members
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Scan:
     known: Identities  # offenders that the coordinator already has
     begin: int = 0
     end: int | None = None  # None: to the last
-    grain: int = EXAMPLE  # examples that share a slack; `begin` is a multiple of it
+    slack: Slack = EXAMPLE  # examples that share a slack; `begin` and `end` cut no group
     notes: Notes | None = None  # where to record the members of each group's row
     recent: tuple[Notes, ...] = ()  # if any, search only these offenders, without inference
     fold: Fold | None = None  # examples to leave out
@@ -79,7 +80,7 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
     shard = loaded.shard
     if (scan.begin, scan.end) != (0, None):
         shard = shard.piece(scan.begin, shard.n_examples if scan.end is None else scan.end)
-    if scan.grain != EXAMPLE or scan.recent:
+    if not scan.slack.is_example or scan.recent:
         shard = replace(shard, kept=False)  # rows are read or summed here
     found = recent_offenders(problem, shard, w, scan.recent) if scan.recent else problem.offenders(w, shard)
     if scan.fold is not None:
@@ -112,14 +113,14 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
 
 def offending(problem: Problem, shard: Shard, found: Offenders, scan: Scan) -> tuple[Constraints, Ints]:
     """Return the new violated constraints, one per example or per group, and the examples they cover."""
-    if scan.grain == EXAMPLE:
+    if scan.slack.is_example:
         violated = np.flatnonzero(found.slack > 0)
         keys = found.keys.take(violated)
         new = np.flatnonzero(are_new(identities(shard.first + violated, keys), scan.known))
         return problem.constraints(shard, violated[new], keys.take(new)), violated[new]
     violated = np.flatnonzero((found.slack > 0) & (problem.costs(shard) > 0))
-    members = group_members(violated, found.keys.take(violated), min(scan.grain, SHARD))
-    group, keys = fingerprints(shard.first, members, min(scan.grain, SHARD))
+    members = group_members(violated, found.keys.take(violated), scan.slack)
+    group, keys = fingerprints(shard.first, members, scan.slack)
     new = np.flatnonzero(are_new(identities(group, keys), scan.known))
     members = members.take(new)
     margin, rows = sum_members(problem, shard, members)

@@ -28,29 +28,23 @@ from distdual.kernels.rows import (
 )
 from distdual.problems.base import Constraints, Keys, Problem
 from distdual.problems.constraint_hash import Identities, identities
+from distdual.scan.slack import Slack
 
-EXAMPLE = 1
-SHARD = 1 << 40  # examples per group: more than any shard has
-ALL = 1 << 41
 CHUNK = 4096  # examples whose rows are built at a time
 
 
-def grain_of(slack: str) -> int:
-    """Return the examples per group for "example", "block:N", "shard" or "all"."""
-    named = {"example": EXAMPLE, "shard": SHARD, "all": ALL}
-    return named[slack] if slack in named else int(slack.partition(":")[2])
-
-
-def name_of(grain: int) -> str:
-    return {EXAMPLE: "example", SHARD: "shard", ALL: "all"}.get(grain, f"block:{grain}")
-
-
-def groups_of(example: Ints, grain: int, first: Ints) -> Ints:
+def groups_of(example: Ints, slack: Slack, first: Ints) -> Ints:
     """Return the group of each example: the number of its first member. `first` holds each shard's first example."""
-    if grain == ALL:
+    if slack.is_all:
         return np.zeros_like(example)
     begin = first[np.searchsorted(first, example, side="right") - 1]
-    return begin + (example - begin) // grain * grain
+    return begin + slack.first_member(example - begin)
+
+
+def runs_of(group: Ints) -> tuple[Ints, Ints]:
+    """The groups of an ascending list and the start of each."""
+    starts = np.flatnonzero(np.append(True, group[1:] != group[:-1])[: len(group)])
+    return group[starts], np.append(starts, len(group))
 
 
 class Members(NamedTuple):
@@ -67,19 +61,17 @@ class Members(NamedTuple):
         return Members(indptr, self.example[at], self.keys.take(at))
 
 
-def group_members(chosen: Ints, keys: Keys, grain: int) -> Members:
+def group_members(chosen: Ints, keys: Keys, slack: Slack) -> Members:
     """Group the chosen examples of a shard, given in ascending order; empty groups are left out."""
-    group = chosen // grain
-    starts = np.flatnonzero(np.append(True, group[1:] != group[:-1])[: len(group)])
-    return Members(np.append(starts, len(group)), chosen, keys)
+    return Members(runs_of(slack.first_member(chosen))[1], chosen, keys)
 
 
-def fingerprints(first: int, members: Members, grain: int) -> tuple[Ints, Keys]:
+def fingerprints(first: int, members: Members, slack: Slack) -> tuple[Ints, Keys]:
     """Return the group of each row and, as its key, a 64-bit hash of its members and their constraints."""
     n = len(members.indptr) - 1
     folded = np.empty(n, dtype=np.uint64)
     fold(identities(first + members.example, members.keys), members.indptr, folded)
-    group = first + members.example[members.indptr[:-1]] // grain * grain
+    group = first + slack.first_member(members.example[members.indptr[:-1]])
     return group, Keys(np.arange(0, 2 * n + 1, 2), folded.view(np.int32))
 
 

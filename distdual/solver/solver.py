@@ -1,6 +1,6 @@
 """The solver: a warm-started maximiser of D(α) over the cached constraints."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,8 @@ MOST_OFF = 100.0  # largest ratio of the gap to that of UB′ for UB′ to be us
 SETTLED = 4  # full sweeps after which the free α are moved together; then twice as many, and so on
 SWEEP_WORK = 1000  # fixed cost of a sweep, in updates
 NO_MEAN: Floats = np.empty(0)
+SAVED_ARRAYS = ("v", "w", "mean", "average", "random")
+SAVED_NUMBERS = ("n_averaged", "updates", "lower", "claim", "reached", "trust")
 
 
 class Sweep(NamedTuple):
@@ -219,6 +221,22 @@ class Solver:
         self._view, self.mean, self.lower = None, NO_MEAN, -np.inf
         self.average[:], self.n_averaged = 0.0, 0
         self.bound()
+
+    def packed(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The state besides the cache: arrays, and values that JSON can hold apart from infinities."""
+        numbers = {name: getattr(self, name) for name in SAVED_NUMBERS}
+        return {name: getattr(self, name) for name in SAVED_ARRAYS}, {
+            **numbers,
+            "sample": self.sample.bit_generator.state,
+        }
+
+    def restore(self, arrays: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        """Restore what `packed` returned; the cache is already restored."""
+        for name in SAVED_ARRAYS:
+            setattr(self, name, arrays[name])
+        for name in SAVED_NUMBERS:
+            setattr(self, name, values[name])
+        self.sample.bit_generator.state = values["sample"]
 
     def multipliers(self) -> Floats:
         """Return β of w_k ≥ 0, one per weight, where the prior's precision is a full matrix."""

@@ -19,6 +19,7 @@ from distdual.data.dataset import open_dataset
 from distdual.kernels.row_copies import packed
 from distdual.report.round_log import Round
 from distdual.scan.scan import Scan, ShardReport
+from distdual.scan.slack import Slack
 from distdual.solver.ascent_plan import Ascent
 from tests.build import examples, write
 from tests.coordinator.test_trainer import CASES, D, binary, check, check_recomputable, run, stored, written_out
@@ -64,7 +65,7 @@ def test_the_optimum_lies_between_the_bounds_for(case, tmp_path):
     made = examples(4, 120, D, **options)
     outcome = run(stored(tmp_path / "set", made), problem, C=0.5, mode="async")
     assert outcome.certificate.gap <= 1e-3
-    assert outcome.reason.endswith("is at most the target 1.00e-03")
+    assert outcome.stop.reason.endswith("is at most the target 1.00e-03")
     check(outcome, written_out(problem, made, 0.5))
 
 
@@ -93,7 +94,7 @@ def test_one_pass_is_one_pass(tmp_path):
     made = examples(7, 700, D)
     dataset = stored(tmp_path / "set", made, n_shards=6)
     outcome, _ = late_run(dataset, binary(), 0, schedule="one-pass", gap=1e-9)
-    assert outcome.reason == "the one pass is done"
+    assert outcome.stop.reason == "the one pass is done"
     assert outcome.totals.passes == 1
     assert outcome.totals.oracle_calls == 2 * 700  # and once more to certify
     check_recomputable(outcome, written_out(binary(), made, 1.0))
@@ -146,7 +147,7 @@ def test_passes_that_run_out_end_it_without_a_claim(tmp_path):
     made = examples(5, 900, D)
     dataset = stored(tmp_path / "set", made, n_shards=6)
     outcome, _ = late_run(dataset, binary(), 6, gap=1e-12, max_passes=2)
-    assert outcome.reason == "2 passes are done"
+    assert outcome.stop.reason == "2 passes are done"
     assert outcome.certificate.gap > 1e-12
     check_recomputable(outcome, written_out(binary(), made, 1.0))
 
@@ -162,7 +163,7 @@ def test_a_run_that_is_stopped_has_bounds_that_hold(told, tmp_path):
         return not told and asked["times"] > 20
 
     outcome = run(dataset, binary(), mode="async", gap=1e-12, interrupted=interrupted, **told)
-    assert outcome.reason in ("interrupted", "1e-09 seconds are over")
+    assert outcome.stop.reason in ("interrupted", "1e-09 seconds are over")
     check_recomputable(outcome, written_out(binary(), made, 1.0))
 
 
@@ -196,20 +197,20 @@ def test_a_cluster_of_processes_reaches_the_same_optimum(tmp_path):
 @given(
     sizes=st.lists(st.integers(1, 3000), min_size=1, max_size=8),
     slots=st.integers(1, 9),
-    grain=st.sampled_from([1, 8, 100]),
+    per_group=st.sampled_from([1, 8, 100]),
     first=st.integers(1, 5000),
 )
 @settings(deadline=None)
-def test_pieces_are_a_partition_that_cuts_no_group(sizes, slots, grain, first):
+def test_pieces_are_a_partition_that_cuts_no_group(sizes, slots, per_group, first):
     whole = [Piece(s, 0, n) for s, n in enumerate(sizes)]
     nothing = Ascent(0.0, 0)
-    for rounds in ((tuple(whole),), cut_rounds(whole, first, sum(sizes), grain)):
-        pieces = cut_pieces(Pass(False, rounds, nothing, nothing), slots, grain)
+    for rounds in ((tuple(whole),), cut_rounds(whole, first, sum(sizes), Slack(per_group))):
+        pieces = cut_pieces(Pass(False, rounds, nothing, nothing), slots, Slack(per_group))
         for s, n in enumerate(sizes):
             own = sorted(piece for piece in pieces if piece.shard == s)
             assert [piece.begin for piece in own] == [0, *(piece.end for piece in own[:-1])]
             assert own[-1].end == n
-            assert all(piece.begin % grain == 0 for piece in own)
+            assert all(piece.begin % per_group == 0 for piece in own)
 
 
 def test_pieces_of_different_weights_prove_nothing():

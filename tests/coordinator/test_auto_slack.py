@@ -3,14 +3,14 @@
 import numpy as np
 
 from distdual.coordinator.auto_slack import choose, group_bytes
-from distdual.scan.slack_groups import ALL, EXAMPLE, SHARD
+from distdual.scan.slack import ALL, EXAMPLE, SHARD, Slack
 
 SIZES = np.full(20, 10_000)
 WIDE = 54
 
 
 def chosen(budget: float, *, oracle_work: float = 0.5, slack: str = "auto") -> int:
-    return choose(slack, SIZES, 4 * WIDE * int(SIZES.sum()), WIDE, oracle_work, budget).grain
+    return choose(slack, SIZES, 4 * WIDE * int(SIZES.sum()), WIDE, oracle_work, budget).slack
 
 
 def test_examples_stay_single_while_all_of_them_fit():
@@ -19,25 +19,26 @@ def test_examples_stay_single_while_all_of_them_fit():
 
 
 def test_groups_grow_as_memory_shrinks_until_one_holds_all():
-    grains = [chosen(budget) for budget in np.geomspace(5e7, 1e3, 40)]
-    assert grains == sorted(grains)
-    assert grains[0] < 64
-    assert grains[-1] == ALL
-    assert SHARD in grains
+    slacks = [chosen(budget) for budget in np.geomspace(5e7, 1e3, 40)]
+    counts = [slack.n_groups(SIZES) for slack in slacks]
+    assert counts == sorted(counts, reverse=True)
+    assert slacks[0].per_group in (8, 16, 32)
+    assert slacks[-1] == ALL
+    assert SHARD in slacks
 
 
 def test_what_is_chosen_leaves_room_for_some_constraints_a_group():
     for budget in np.geomspace(5e7, 1e5, 20):
-        grain = chosen(budget)
-        assert grain in (SHARD, ALL) or 4 * group_bytes(grain, SIZES, 4 * WIDE, WIDE) <= budget
+        slack = chosen(budget)
+        assert slack in (SHARD, ALL) or 4 * group_bytes(slack, SIZES, 4 * WIDE, WIDE) <= budget
 
 
 def test_an_expensive_oracle_keeps_examples_single_at_first():
     assert chosen(1e6, oracle_work=6.5) == EXAMPLE
-    assert chosen(1e6, oracle_work=0.5) > EXAMPLE
+    assert chosen(1e6, oracle_work=0.5) != EXAMPLE
 
 
 def test_what_the_user_says_is_done():
-    assert chosen(np.inf, slack="block:12") == 12
+    assert chosen(np.inf, slack="block:12") == Slack(12)
     choice = choose("auto", SIZES, 10**9, WIDE, 0.5, 1e6)
     assert choice.why.startswith("slack block:")

@@ -256,8 +256,8 @@ def test_a_checkpoint_of_a_newer_format_is_refused(tmp_path: Path) -> None:
     config = told(tmp_path)
     suspend(config)
     manifest = tmp_path / "model" / "checkpoint" / "manifest.json"
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 2}))
-    with pytest.raises(InputError, match="checkpoint format 2, this version of distdual reads 1"):
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 3}))
+    with pytest.raises(InputError, match="checkpoint format 3, this version of distdual reads 2"):
         train(config, resume=True)
 
 

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from distdual.coordinator.coalesce import coarsen, condense
 from distdual.coordinator.provenance import Ledger
-from distdual.coordinator.slack_partition import Found, Grouping
+from distdual.coordinator.slack_partition import Found, SlackPartition
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
-from distdual.scan.slack_groups import ALL, SHARD, groups_of
+from distdual.scan.slack import ALL, EXAMPLE, SHARD, Slack
+from distdual.scan.slack_groups import groups_of
 from distdual.solver.cache import ConstraintCache
 from distdual.solver.regularizer import Prior
 from tests import naive
@@ -34,13 +35,13 @@ def filled(rng: np.random.Generator, sparse: bool) -> ConstraintCache:
     return cache
 
 
-@pytest.mark.parametrize("grain", [1, 2, 5, SHARD, ALL])
+@pytest.mark.parametrize("slack", [EXAMPLE, Slack(2), Slack(5), SHARD, ALL])
 @given(seed=st.integers(0, 10_000), sparse=st.booleans())
 @compiling
-def test_coalescing_changes_neither_sum_and_keeps_alpha_feasible(grain, seed, sparse):
+def test_coalescing_changes_neither_sum_and_keeps_alpha_feasible(slack, seed, sparse):
     rng = np.random.default_rng(seed)
     cache = filled(rng, sparse)
-    made = condense(cache, grain, FIRST)
+    made = condense(cache, slack, FIRST)
     rows = naive.dense(cache.rows.view, 4)
     v, linear = cache.alpha.view @ rows, cache.alpha.view @ cache.margin.view
     new = naive.dense(made.constraints.rows, 4)
@@ -48,7 +49,7 @@ def test_coalescing_changes_neither_sum_and_keeps_alpha_feasible(grain, seed, sp
     assert made.alpha @ made.constraints.margin == pytest.approx(linear, rel=1e-12, abs=1e-12)
     assert (made.alpha <= 0.7 * (1 + 1e-12)).all()
     assert (np.diff(made.constraints.example) > 0).all()
-    wanted = np.unique(groups_of(cache.example.view[cache.alpha.view > 0], grain, FIRST))
+    wanted = np.unique(groups_of(cache.example.view[cache.alpha.view > 0], slack, FIRST))
     np.testing.assert_array_equal(made.constraints.example, wanted)
     for g in range(len(made.alpha)):  # what it is made of, per unit of cost
         at = slice(made.indptr[g], made.indptr[g + 1])
@@ -64,8 +65,8 @@ def test_constraints_of_small_groups_add_up_to_those_of_larger_ones(seed):
     example = np.flatnonzero(rng.random(20) < 0.5)
     x, margin, cost = rng.normal(size=(len(example), 4)), rng.normal(size=len(example)), rng.random(len(example))
     new = constraints_of(x, margin, example, cost=cost)
-    made = coarsen(new, 3, FIRST, 4)
-    group = groups_of(example, 3, FIRST)
+    made = coarsen(new, Slack(3), FIRST, 4)
+    group = groups_of(example, Slack(3), FIRST)
     np.testing.assert_array_equal(made.constraints.example, np.unique(group))
     for g, found in zip(made.constraints.example, naive.dense(made.constraints.rows, 4), strict=True):
         np.testing.assert_allclose(found, cost[group == g] @ new.rows.values[group == g].astype(float), atol=1e-12)
@@ -94,16 +95,16 @@ def test_mixtures_of_mixtures_are_resolved_into_what_was_written_down(seed):
 
 
 def test_groups_only_become_unions_of_those_there_are():
-    grouping = Grouping(7, np.array([0, 1000]), 1000.0, None)
+    partition = SlackPartition(Slack(7), np.array([0, 1000]), 1000.0, None)
     cache = filled(np.random.default_rng(0), sparse=False)
-    grains = set()
-    for grouping.budget in (10.0, 500.0, 2000.0, 5000.0, 1e6):
-        grains.add(grouping._next_grain(cache, Found([], [])))
-    assert len(grains) > 2
-    assert all(grain % 7 == 0 or grain in (SHARD, ALL) for grain in grains)
+    slacks = set()
+    for partition.budget in (10.0, 500.0, 2000.0, 5000.0, 1e6):
+        slacks.add(partition.roomier(cache, Found([], [])))
+    assert len(slacks) > 2
+    assert all((slack.per_group or 7) % 7 == 0 for slack in slacks)
 
 
 def test_members_that_workers_wrote_elsewhere_are_noticed_at_once(tmp_path):
-    grouping = Grouping(7, np.array([0, 1000]), np.inf, Location(str(tmp_path / "here")))
+    partition = SlackPartition(Slack(7), np.array([0, 1000]), np.inf, Location(str(tmp_path / "here")))
     with pytest.raises(InputError, match="files that workers write there are not visible to the coordinator"):
-        grouping._check_shared(grouping.notes(0, 7))
+        partition._check_shared(partition.notes(0, Slack(7)))

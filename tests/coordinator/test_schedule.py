@@ -12,6 +12,7 @@ from distdual.coordinator.schedule import (
     FIRST_PIECE,
     MAX_ASCENT,
     NEXT_SCAN_SHARE,
+    Cause,
     Limits,
     Pass,
     Piece,
@@ -22,7 +23,7 @@ from distdual.coordinator.schedule import (
     cut_rounds,
     next_step,
 )
-from distdual.scan import slack_groups as groups
+from distdual.scan.slack import ALL, SHARD, Slack
 from distdual.solver.ascent_plan import Ascent
 
 SIZES = np.full(20, 1000)
@@ -30,8 +31,8 @@ BEGIN = Progress(n_passes=0, estimate=np.inf, gap=np.inf, oracle_sweeps=8.0, sec
 LATER = replace(BEGIN, n_passes=2, estimate=0.5)
 LIMITS = Limits(schedule="slope", target=1e-3, max_passes=200, max_seconds=np.inf, seed=0)
 
-ALL = ["gap", "slope", "one-pass", "ratio:3", "reprocess:2", "mine", "batch"]
-schedules = pytest.mark.parametrize("schedule", ALL)
+SCHEDULES = ["gap", "slope", "one-pass", "ratio:3", "reprocess:2", "mine", "batch"]
+schedules = pytest.mark.parametrize("schedule", SCHEDULES)
 
 
 def limits(**changes) -> Limits:
@@ -46,13 +47,19 @@ def planned(progress: Progress, sizes=SIZES, **changes) -> Pass:
 
 @schedules
 @pytest.mark.parametrize(
-    ("progress", "changes", "reason"),
+    ("progress", "changes", "cause", "reason"),
     [
-        ({"gap": 1e-3, "n_passes": 3}, {}, "gap 1.00e-03 is at most the target 1.00e-03"),
-        ({"gap": 2e-4, "n_passes": 200}, {}, "gap 2.00e-04 is at most the target 1.00e-03"),
-        ({"n_passes": 7}, {"max_passes": 7}, "7 passes are done"),
-        ({"n_passes": 1, "seconds": 2.5}, {"max_seconds": 2.5, "max_passes": 7}, "2.5 seconds are over"),
-        ({"interrupted": True}, {}, "interrupted"),
+        ({"gap": 1e-3, "n_passes": 3}, {}, Cause.TARGET, "gap 1.00e-03 is at most the target 1.00e-03"),
+        ({"gap": 2e-4, "n_passes": 200}, {}, Cause.TARGET, "gap 2.00e-04 is at most the target 1.00e-03"),
+        ({"n_passes": 7}, {"max_passes": 7}, Cause.MAX_PASSES, "7 passes are done"),
+        ({"seconds": 2.5}, {"max_seconds": 2.5}, Cause.MAX_SECONDS, "2.5 seconds are over"),
+        ({"interrupted": True}, {}, Cause.INTERRUPTED, "interrupted"),
+        (
+            {"inexact_gap": 1e-4},
+            {},
+            Cause.ESTIMATE,
+            "estimated gap 1.00e-04 is at most the target; inexact inference proves none",
+        ),
     ],
     ids=[
         "the gap is proven",
@@ -60,11 +67,12 @@ def planned(progress: Progress, sizes=SIZES, **changes) -> Pass:
         "all passes are done",
         "the time is over",
         "somebody interrupts",
+        "the gap is estimated",
     ],
 )
-def test_it_stops_and_says_why_when(schedule, progress, changes, reason):
+def test_it_stops_and_says_why_when(schedule, progress, changes, cause, reason):
     step = next_step(replace(BEGIN, **progress), SIZES, limits(schedule=schedule, **changes))
-    assert step == Stop(reason)
+    assert step == Stop(cause, reason)
 
 
 @schedules
@@ -79,7 +87,8 @@ def test_an_estimate_alone_never_stops_it():
 
 
 def test_one_pass_is_one_pass():
-    assert next_step(replace(LATER, n_passes=1), SIZES, limits(schedule="one-pass")) == Stop("the one pass is done")
+    stop = Stop(Cause.ONE_PASS, "the one pass is done")
+    assert next_step(replace(LATER, n_passes=1), SIZES, limits(schedule="one-pass")) == stop
 
 
 progresses = st.builds(
@@ -131,7 +140,7 @@ def test_the_order_of_shards_depends_on_the_seed_and_on_the_pass():
     assert len({tuple(order) for order in orders}) == 4
 
 
-@pytest.mark.parametrize("schedule", [name for name in ALL if name not in ("batch", "mine")])
+@pytest.mark.parametrize("schedule", [name for name in SCHEDULES if name not in ("batch", "mine")])
 def test_the_first_weights_come_soon_and_rounds_at_most_double(schedule):
     sizes = [sum(piece.end - piece.begin for piece in pieces) for pieces in planned(BEGIN, schedule=schedule).rounds]
     assert sizes[0] <= FIRST_PIECE
@@ -139,12 +148,12 @@ def test_the_first_weights_come_soon_and_rounds_at_most_double(schedule):
     assert all(size <= before for size, before in zip(sizes[1:], seen, strict=False))
 
 
-@pytest.mark.parametrize("schedule", [name for name in ALL if name != "one-pass"])
+@pytest.mark.parametrize("schedule", [name for name in SCHEDULES if name != "one-pass"])
 def test_a_small_estimate_leads_to_a_certificate(schedule):
     assert planned(replace(LATER, estimate=1e-4), schedule=schedule).certify
 
 
-@pytest.mark.parametrize("schedule", [name for name in ALL if name != "one-pass"])
+@pytest.mark.parametrize("schedule", [name for name in SCHEDULES if name != "one-pass"])
 def test_a_certificate_is_tried_now_and_then_whatever_the_estimate_says(schedule):
     passes = [planned(replace(LATER, n_passes=p, estimate=1.0), schedule=schedule) for p in range(1, 1 + CERTIFY_EVERY)]
     assert any(step.certify for step in passes)
@@ -181,14 +190,14 @@ def test_a_plan_without_slope_stays_as_it_is():
     assert after_scan(Ascent(0.01, 5), 0.0, 1e-3, climbed=1.0) == Ascent(0.01, 5)
 
 
-@pytest.mark.parametrize("grain", [1, 7, 64, groups.SHARD])
-def test_rounds_never_cut_a_group(grain):
+@pytest.mark.parametrize("slack", [Slack(1), Slack(7), Slack(64), SHARD])
+def test_rounds_never_cut_a_group(slack):
     whole = [Piece(0, 0, 500), Piece(2, 0, 31), Piece(1, 0, 333)]
-    rounds = cut_rounds(whole, 10, 200, grain)
+    rounds = cut_rounds(whole, 10, 200, slack)
     pieces = [piece for each in rounds for piece in each]
     ends = {piece.shard: piece.end for piece in whole}
-    assert all(piece.begin % grain == 0 for piece in pieces)
-    assert all(piece.end % grain == 0 or piece.end == ends[piece.shard] for piece in pieces)
+    assert all(piece.begin in (0, slack.next_cut(piece.begin, ends[piece.shard])) for piece in pieces)
+    assert all(piece.end == slack.next_cut(piece.end, ends[piece.shard]) for piece in pieces)
     covered = sorted((piece.shard, i) for piece in pieces for i in range(piece.begin, piece.end))
     assert covered == sorted((piece.shard, i) for piece in whole for i in range(piece.end))
     for each in rounds:  # parts of a round share no group
@@ -196,7 +205,7 @@ def test_rounds_never_cut_a_group(grain):
 
 
 def test_one_slack_for_all_is_scanned_at_one_w_from_the_first_pass_on():
-    step = next_step(BEGIN, SIZES, limits(grain=groups.ALL))
+    step = next_step(BEGIN, SIZES, limits(slack=ALL))
     assert isinstance(step, Pass)
     assert step.certify
     assert len(step.rounds) == 1

@@ -82,7 +82,7 @@ def test_lower_never_falls_and_bounds_hold_for_any_run(seed, schedule, prune, C)
 def test_the_one_pass_schedule_passes_once_and_says_so():
     outcome = run(small_data(1), schedule="one-pass", gap=1e-9)
     assert outcome.totals.passes == 1
-    assert outcome.reason == "the one pass is done"
+    assert outcome.stop.reason == "the one pass is done"
     assert np.isfinite(outcome.certificate.upper)
 
 
@@ -109,7 +109,7 @@ def test_an_interrupted_run_certifies_what_it_has():
     )
     outcome = trainer.run()
     executor.close()
-    assert outcome.reason == "interrupted"
+    assert outcome.stop.reason == "interrupted"
     assert outcome.certificate.gap > 1e-9
     assert outcome.certificate.lower <= true_optimum(data) <= outcome.certificate.upper
 

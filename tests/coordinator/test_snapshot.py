@@ -98,7 +98,7 @@ def test_a_restored_run_ends_as_if_nothing_had_happened(
         return Trainer(problem, dataset, executor, config, lambda _: None, made, notes, between=between)
 
     def keep(run: Trainer) -> None:
-        kept.append(stored(pack(run), run.grouping.ledger.since(0)))
+        kept.append(stored(pack(run), run.partition.ledger.since(0)))
 
     try:
         whole = trainer("whole", keep).run()

@@ -82,7 +82,7 @@ def test_the_optimum_lies_between_the_bounds_for(case, sparse, tmp_path):
     made = examples(4, 120, D, **options)
     outcome = run(stored(tmp_path / "set", made, sparse=sparse), problem, C=0.5)
     assert outcome.certificate.gap <= 1e-3
-    assert outcome.reason.endswith("is at most the target 1.00e-03")
+    assert outcome.stop.reason.endswith("is at most the target 1.00e-03")
     check(outcome, written_out(problem, made, 0.5))
 
 
@@ -162,7 +162,7 @@ def test_the_model_is_the_best_that_was_certified_not_the_last(dataset):
 
 def test_passes_that_run_out_end_it_without_a_claim(dataset):
     outcome = run(dataset, binary(bias=1.0), gap=1e-9, max_passes=2, schedule="ratio:1")
-    assert outcome.reason == "2 passes are done"
+    assert outcome.stop.reason == "2 passes are done"
     assert outcome.totals.passes == 2
     assert np.isfinite(outcome.certificate.upper)  # what there is, is certified once at the end
     assert outcome.certificate.gap > 1e-9
@@ -171,7 +171,7 @@ def test_passes_that_run_out_end_it_without_a_claim(dataset):
 
 def test_time_that_runs_out_ends_it_without_a_claim(dataset):
     outcome = run(dataset, binary(bias=1.0), gap=1e-12, max_seconds=1e-6, max_passes=10**6)
-    assert outcome.reason == "1e-06 seconds are over"
+    assert outcome.stop.reason == "1e-06 seconds are over"
     assert outcome.certificate.gap > 1e-12
     check(outcome, written_out(binary(bias=1.0), examples(7, 300, D, cost=True), 1.0))
 
@@ -189,7 +189,7 @@ def test_an_interruption_leaves_bounds_that_hold_at(at, dataset, many_rounds):
     for asked in range(at, at + 4):
         count = itertools.count()
         outcome = run(dataset, binary(bias=1.0), gap=1e-10, interrupted=lambda: next(count) >= asked)  # noqa: B023
-        assert outcome.reason == "interrupted" or outcome.certificate.gap <= 1e-10
+        assert outcome.stop.reason == "interrupted" or outcome.certificate.gap <= 1e-10
         check_recomputable(outcome, program)
 
 

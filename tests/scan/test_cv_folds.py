@@ -10,6 +10,7 @@ from distdual.problems.binary import Binary
 from distdual.scan.cv_folds import Fold, folds_of
 from distdual.scan.scan import Scan, scan_shard
 from distdual.scan.shard_reader import Loaded
+from distdual.scan.slack import EXAMPLE, Slack
 from tests import naive
 from tests.build import CLASSES, compiling, examples, shard_of
 
@@ -33,19 +34,19 @@ def test_the_fold_of_an_example_depends_on_its_number_and_the_seed_alone() -> No
     assert len(np.unique(neighbours)) > 2  # no pattern that a sorted file could share
 
 
-@pytest.mark.parametrize("grain", [1, 4])
+@pytest.mark.parametrize("slack", [EXAMPLE, Slack(4)])
 @pytest.mark.parametrize("begin", [0, 8])
-def test_a_fold_counts_as_if_it_were_not_there(grain: int, begin: int) -> None:
+def test_a_fold_counts_as_if_it_were_not_there(slack: Slack, begin: int) -> None:
     shard = shard_of(examples(0, 30, 4, cost=True, margin=True), first=60)
     fold = Fold(1, 3, 0)
-    scan = Scan(0, 7, np.empty(0, dtype=np.uint64), begin, 30, grain, fold=fold)
+    scan = Scan(0, 7, np.empty(0, dtype=np.uint64), begin, 30, slack, fold=fold)
     report = scan_shard(PROBLEM, Loaded(shard, 0, 0.0), W, scan)
     program = naive.binary_program(PROBLEM, shard, C=1.0)
-    slack = np.array(naive.slacks(program, W))
+    loss = np.array(naive.slacks(program, W))
     held = fold.holds(np.arange(60, 90))
-    stays = [i for i in range(begin, 30) if slack[i] > 0 and not held[i]]
-    assert report.loss == pytest.approx(sum(program.capacity[i] * slack[i] for i in stays), rel=1e-12)
-    if grain == 1:
+    stays = [i for i in range(begin, 30) if loss[i] > 0 and not held[i]]
+    assert report.loss == pytest.approx(sum(program.capacity[i] * loss[i] for i in stays), rel=1e-12)
+    if slack.is_example:
         np.testing.assert_array_equal(report.offenders.example, 60 + np.array(stays))
     else:
         total = sum(program.capacity[i] * program.rows[i] for i in stays)

@@ -11,6 +11,7 @@ from distdual.scan.group_members_file import Notes
 from distdual.scan.recent_offenders import find_violations, recent_offenders
 from distdual.scan.scan import Scan, scan_shard
 from distdual.scan.shard_reader import Loaded
+from distdual.scan.slack import Slack
 from distdual.scan.slack_groups import group_members
 from tests import naive
 from tests.build import examples, rows_of, shard_of
@@ -28,7 +29,7 @@ def written(folder, seeds):
         chosen = np.flatnonzero(rng.random(20) < 0.5)
         wrong = ((SHARD.y[chosen] + rng.integers(1, 4, size=len(chosen))) % 4).astype(np.int32)
         files.append(Notes(Location(str(folder)), number))
-        files[-1].write(group_members(chosen, Keys(np.arange(len(chosen) + 1), wrong), 6))
+        files[-1].write(group_members(chosen, Keys(np.arange(len(chosen) + 1), wrong), Slack(6)))
         named |= set(zip(chosen.tolist(), wrong.tolist(), strict=True))
     return tuple(files), named
 
@@ -53,7 +54,9 @@ def test_the_worst_recent_offender_of_each_example_is_found(chunk, tmp_path, mon
 
 def test_a_scan_of_recent_offenders_asks_no_oracle_and_is_not_exact(tmp_path):
     files, _ = written(tmp_path, [1])
-    report = scan_shard(PROBLEM, Loaded(SHARD, 0, 0.0), W, Scan(0, 0, np.empty(0, np.uint64), grain=6, recent=files))
+    report = scan_shard(
+        PROBLEM, Loaded(SHARD, 0, 0.0), W, Scan(0, 0, np.empty(0, np.uint64), slack=Slack(6), recent=files)
+    )
     assert not report.exact
     assert report.n_examples == 0
     assert len(report.offenders.margin)

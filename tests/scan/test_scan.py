@@ -20,7 +20,7 @@ from distdual.problems.constraint_hash import identities, mix_identities
 from distdual.problems.multiclass import Multiclass
 from distdual.scan.scan import Scan, Source, load_and_scan, scan_shard, wants_lean
 from distdual.scan.shard_reader import Loaded, load_shard, made_lean
-from distdual.scan.slack_groups import EXAMPLE, SHARD
+from distdual.scan.slack import EXAMPLE, SHARD, Slack
 from distdual.testing import assert_same_constraints
 from tests import naive
 from tests.build import CLASSES, compiling, examples, shard_of, write
@@ -85,10 +85,10 @@ def test_offenders_of_a_shard_that_is_kept_are_not_copied(sparse, problem):
 
 
 @shards
-@pytest.mark.parametrize("grain", [EXAMPLE, 4, SHARD], ids=["single examples", "groups of four", "the shard"])
-def test_the_loss_that_offenders_show_is_told_apart(sparse, grain):
+@pytest.mark.parametrize("slack", [EXAMPLE, Slack(4), SHARD], ids=["single examples", "groups of four", "the shard"])
+def test_the_loss_that_offenders_show_is_told_apart(sparse, slack):
     shard = shard_of(MADE, sparse=sparse, first=60)
-    task = Scan(shard.number, 7, NOTHING, grain=grain)
+    task = Scan(shard.number, 7, NOTHING, slack=slack)
     everything = scan_shard(PROBLEM, Loaded(shard, 0, 0.0), W, task)
     known = identities(everything.offenders.example, everything.offenders.keys)[::2]
     for report in (everything, scan_shard(PROBLEM, Loaded(shard, 0, 0.0), W, replace(task, known=known))):

@@ -17,7 +17,8 @@ from distdual.scan import slack_groups as groups
 from distdual.scan.group_members_file import pack, unpack
 from distdual.scan.scan import Scan, scan_shard
 from distdual.scan.shard_reader import Loaded
-from distdual.scan.slack_groups import ALL, SHARD, Members, grain_of, group_members, groups_of, name_of, sum_rows
+from distdual.scan.slack import ALL, SHARD, Slack
+from distdual.scan.slack_groups import Members, group_members, groups_of, sum_rows
 from tests import naive
 from tests.build import CLASSES, compiling, examples, python_kernels, rows_of, shard_of
 
@@ -65,28 +66,28 @@ def test_runs_of_rows_are_added_up(form, seed, compiled):
 
 
 @pytest.mark.parametrize("chunk", [4, 4096], ids=["a few at a time", "all at once"])
-@pytest.mark.parametrize("grain", [2, 7, 20, SHARD, ALL])
+@pytest.mark.parametrize("slack", [Slack(2), Slack(7), Slack(20), SHARD, ALL])
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("problem", [BINARY, THREE], ids=["binary", "multiclass"])
-def test_a_scan_of_groups_finds_what_is_worst_for_each(problem, sparse, grain, chunk, monkeypatch):
+def test_a_scan_of_groups_finds_what_is_worst_for_each(problem, sparse, slack, chunk, monkeypatch):
     monkeypatch.setattr(groups, "CHUNK", chunk)
     made = examples(1, 33, 4, cost=True)
     made.cost[5] = 0.0
     shard = shard_of(made._replace(y=made.y if problem is BINARY else np.arange(33, dtype=np.int32) % 3), sparse=sparse)
     w = np.random.default_rng(2).normal(size=problem.n_weights)
-    report = scan_shard(problem, Loaded(shard, 0, 0.0), w, Scan(0, 0, NOTHING, grain=grain))
+    report = scan_shard(problem, Loaded(shard, 0, 0.0), w, Scan(0, 0, NOTHING, slack=slack))
     found = problem.offenders(w, shard)
     single = problem.constraints(shard, np.arange(33), found.keys)
     rows = naive.dense(single.rows, problem.n_weights)
     cost = problem.costs(shard)
-    begins = range(0, 33, min(grain, 33))
-    slacks = {b: sum(cost[i] * found.slack[i] for i in range(b, min(b + grain, 33))) for b in begins}
+    begins = range(0, 33, slack.per_group or 33)
+    slacks = {b: sum(cost[i] * found.slack[i] for i in range(b, min(b + (slack.per_group or 33), 33))) for b in begins}
     wanted = [b for b in begins if slacks[b] > 0]
     assert report.offenders.example.tolist() == wanted
     assert report.loss == pytest.approx(sum(slacks.values()))
     assert (report.offenders.cost == 1).all()
     for k, b in enumerate(wanted):
-        bad = [i for i in range(b, min(b + grain, 33)) if found.slack[i] > 0]
+        bad = [i for i in range(b, min(b + (slack.per_group or 33), 33)) if found.slack[i] > 0]
         row = naive.dense(report.offenders.rows, problem.n_weights)[k]
         np.testing.assert_allclose(row, sum(cost[i] * rows[i] for i in bad), rtol=1e-12, atol=1e-12)
         assert report.offenders.margin[k] == pytest.approx(sum(cost[i] * single.margin[i] for i in bad))
@@ -95,12 +96,12 @@ def test_a_scan_of_groups_finds_what_is_worst_for_each(problem, sparse, grain, c
 
 def test_a_group_that_is_known_is_not_sent_again():
     shard, w = shard_of(examples(1, 33, 4)), np.zeros(5)
-    first = scan_shard(BINARY, Loaded(shard, 0, 0.0), w, Scan(0, 0, NOTHING, grain=8)).offenders
+    first = scan_shard(BINARY, Loaded(shard, 0, 0.0), w, Scan(0, 0, NOTHING, slack=Slack(8))).offenders
     known = identities(first.example, first.keys)
     assert len(known) == 5
-    again = scan_shard(BINARY, Loaded(shard, 0, 0.0), w, Scan(0, 0, known[:3], grain=8)).offenders
+    again = scan_shard(BINARY, Loaded(shard, 0, 0.0), w, Scan(0, 0, known[:3], slack=Slack(8))).offenders
     assert again.example.tolist() == [24, 32]
-    other = scan_shard(BINARY, Loaded(shard, 0, 0.0), np.ones(5), Scan(0, 0, known, grain=8)).offenders
+    other = scan_shard(BINARY, Loaded(shard, 0, 0.0), np.ones(5), Scan(0, 0, known, slack=Slack(8))).offenders
     assert other.example.tolist()[:4] == [0, 8, 16, 24]  # other members violate other weights
 
 
@@ -111,7 +112,9 @@ def test_members_come_back_as_they_were_written_down(seed, ragged):
     chosen = np.flatnonzero(rng.random(60) < 0.3)
     lengths = rng.integers(0, 4, size=len(chosen)) if ragged else np.full(len(chosen), rng.integers(0, 3))
     values = rng.integers(-300, 100_000, size=lengths.sum()).astype(np.int32)
-    members = group_members(chosen, Keys(np.concatenate([[0], np.cumsum(lengths)]), values), int(rng.integers(1, 20)))
+    members = group_members(
+        chosen, Keys(np.concatenate([[0], np.cumsum(lengths)]), values), Slack(int(rng.integers(1, 20)))
+    )
     arrays = np.load(io.BytesIO(pack(members)))
     found = unpack(arrays)
     for left, right in zip(
@@ -128,8 +131,6 @@ def test_members_of_binary_groups_take_one_bit_an_example():
 def test_groups_are_named_and_numbered_by_their_first_example():
     first = np.array([0, 10, 25])
     example = np.array([0, 4, 9, 10, 14, 24])
-    assert groups_of(example, 4, first).tolist() == [0, 4, 8, 10, 14, 22]
+    assert groups_of(example, Slack(4), first).tolist() == [0, 4, 8, 10, 14, 22]
     assert groups_of(example, SHARD, first).tolist() == [0, 0, 0, 10, 10, 10]
     assert groups_of(example, ALL, first).tolist() == [0] * 6
-    for slack in ("example", "block:12", "shard", "all"):
-        assert name_of(grain_of(slack)) == slack

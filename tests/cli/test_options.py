@@ -1,0 +1,20 @@
+"""Advice after a run that proved too little."""
+
+import pytest
+
+from distdual.cli.options import next_step
+from distdual.coordinator.schedule import Cause
+
+
+@pytest.mark.parametrize(
+    ("cause", "advice"),
+    [
+        (Cause.INTERRUPTED, "the bounds hold; solver.start=m continues"),
+        (Cause.ONE_PASS, "solver.schedule=slope makes more passes"),
+        (Cause.MAX_PASSES, "raise solver.max_passes or solver.gap"),
+        (Cause.MAX_SECONDS, "raise solver.max_seconds or solver.gap"),
+    ],
+)
+def test_the_advice_follows_the_cause(cause, advice):
+    certificate = {"estimate": None, "stopped_by": cause.value, "reason": "", "model": "m"}
+    assert next_step(certificate).startswith(advice)
