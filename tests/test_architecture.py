@@ -34,6 +34,7 @@ ORDER = [
     "testing",
     "estimators",
     "quickstart",
+    "warm_up",
     "cli",
 ]
 
@@ -43,7 +44,7 @@ HOMES = {
     "zarr": ["data/"],
     "fsspec": ["data/"],
     "s3fs": ["data/"],
-    "numba": ["kernels/jit.py", "kernels/simd.py"],
+    "numba": ["kernels/jit.py", "kernels/simd.py", "kernels/compile_cache.py"],
     "click": ["cli/"],
     "matplotlib": ["report/plots.py"],
     "mlflow": ["report/tracking.py"],

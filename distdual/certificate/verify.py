@@ -92,7 +92,7 @@ def verify(
     folder = model if isinstance(model, Location) else Location(model)
     claimed = load_model(folder, problem)
     source = data if isinstance(data, Location) else Location(data or claimed.data.url, folder.storage_options)
-    whole = open_dataset(source.patient(RETRY_SECONDS))
+    whole = open_dataset(source.patient(RETRY_SECONDS)) if data else trained_data(source)
     dataset = trained_on(claimed, whole)
     check_shape(claimed, dataset)
     dual, out_of_range = existing(claimed.dual, dataset)
@@ -117,6 +117,14 @@ def verify(
     ]
     concluded = conclude(claimed, dataset, checks, v, imputed, findings)
     return replace(concluded, appended=whole.n_shards - dataset.n_shards)
+
+
+def trained_data(source: Location) -> Dataset:
+    """Open the data set where the model says it was; it may have moved since."""
+    try:
+        return open_dataset(source.patient(RETRY_SECONDS))
+    except InputError as error:
+        raise InputError(f"{error}; if the data set has moved since the training, name it: --data URL") from None
 
 
 def trained_on(model: Model, dataset: Dataset) -> Dataset:

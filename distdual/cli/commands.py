@@ -12,7 +12,7 @@ import click
 
 import distdual
 from distdual.cli import job_commands
-from distdual.cli.analysis_commands import completion, report, sweep
+from distdual.cli.analysis_commands import completion, report, sweep, warm_up
 from distdual.cli.completion import complete_kind, complete_path
 from distdual.cli.options import (
     BAD_INPUT,
@@ -141,16 +141,18 @@ def prepare(
       distdual prepare a9a.xz s3://bucket/a9a --problem binary --shuffle 0
     """
     from distdual.data.prepare.api import prepare as run
+    from distdual.report.compile_notice import compiling_shown
 
     find_module(kind)
     storage = storage_options(storage_file)
-    written = run(list(sources), dest, kind, format=source_format, storage_options=storage, **options)
+    with compiling_shown(stderr):
+        written = run(list(sources), dest, kind, format=source_format, storage_options=storage, **options)
     if as_json:
         print_json({"datasets": [asdict(summary) for summary in written]})
     for summary in () if as_json else written:
         stdout.print(
             f"{summary.url}: {summary.n_examples:,} examples, {summary.n_features:,} features, "
-            f"{summary.n_shards:,} shards, labels {', '.join(summary.labels)}"
+            f"{summary.n_shards:,} shard{'s' * (summary.n_shards != 1)}, labels {', '.join(summary.labels)}"
         )
     return 0
 
@@ -266,10 +268,12 @@ def verify(
     """
     from distdual.certificate.verify import verify as run
     from distdual.data.storage.location import Location
+    from distdual.report.compile_notice import compiling_shown
 
     storage = storage_options(storage_file)
     location = Location(data, storage) if data else None
-    checked = run(Location(model, storage), location, cluster=ClusterConfig(**scheduler), problem=problem)
+    with compiling_shown(stderr):
+        checked = run(Location(model, storage), location, cluster=ClusterConfig(**scheduler), problem=problem)
     if as_json:
         print_json({**asdict(checked), "model": model})
     else:
@@ -303,11 +307,13 @@ def predict(
     from distdual.data.storage.location import Location
     from distdual.model.predict import check_output, save_predictions
     from distdual.model.predict import predict as run
+    from distdual.report.compile_notice import compiling_shown
 
     storage = storage_options(storage_file)
     check_output(out)
     cluster = ClusterConfig(**scheduler)
-    found = run(Location(model, storage), Location(data, storage), cluster=cluster, problem=problem)
+    with compiling_shown(stderr):
+        found = run(Location(model, storage), Location(data, storage), cluster=cluster, problem=problem)
     save_predictions(found.labels, Location(out, storage), found.lengths)
     if as_json:
         print_json({"n_examples": len(found.labels), "score": found.score, "out": out})
@@ -319,6 +325,7 @@ def predict(
 
 
 cli.add_command(report)
+cli.add_command(warm_up)
 for job_command in job_commands.ALL:
     cli.add_command(job_command)
 

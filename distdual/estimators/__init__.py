@@ -1,6 +1,7 @@
 """scikit-learn estimators.
 
 inputs: arrays, sparse matrices, Dask arrays and data sets as input.
+feature_scales: the warning about badly scaled features.
 base: solver parameters, fit and partial_fit, for all estimators.
 linear: coef_, intercept_ and scores, for the next three.
 classifier: SVC.

@@ -27,8 +27,8 @@ class Decided(NamedTuple):
 class LinearEstimator(DualEstimator):
     """Base class of the linear estimators. Parameters in addition to those of DualEstimator:
 
-    fit_intercept : learn a bias as the weight of a constant feature, regularised like all others
-    intercept_scaling : value of that feature; the larger, the less the bias is regularised
+    - `fit_intercept`: learn a bias as the weight of a constant feature, regularised like all others
+    - `intercept_scaling`: value of that feature; the larger, the less the bias is regularised
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class LinearEstimator(DualEstimator):
         max_seconds: float = math.inf,
         random_state: Any = None,
         warm_start: bool = False,
+        verbose: int = 0,
         client: Any = None,
         storage_options: dict[str, Any] | None = None,
     ) -> None:
@@ -56,6 +57,7 @@ class LinearEstimator(DualEstimator):
             max_seconds=max_seconds,
             random_state=random_state,
             warm_start=warm_start,
+            verbose=verbose,
             client=client,
             storage_options=storage_options,
         )

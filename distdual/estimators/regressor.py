@@ -18,11 +18,11 @@ from distdual.problems.regression import Regression
 class SVR(RegressorMixin, LinearEstimator):
     """A linear regressor with a proven gap.
 
-    P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, |y_i − ⟨w, x_i⟩| − ε)
+        P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, |y_i − ⟨w, x_i⟩| − ε)
 
     X is as for SVC. Parameters in addition to those of LinearEstimator and DualEstimator:
 
-    epsilon : errors up to this have no loss
+    - `epsilon`: errors up to this have no loss
 
     Attributes after `fit`: `coef_` (n_features,), `intercept_` (1,) and those of DualEstimator.
     """
@@ -41,6 +41,7 @@ class SVR(RegressorMixin, LinearEstimator):
         max_seconds: float = math.inf,
         random_state: Any = None,
         warm_start: bool = False,
+        verbose: int = 0,
         client: Any = None,
         storage_options: dict[str, Any] | None = None,
     ) -> None:
@@ -55,6 +56,7 @@ class SVR(RegressorMixin, LinearEstimator):
             max_seconds=max_seconds,
             random_state=random_state,
             warm_start=warm_start,
+            verbose=verbose,
             client=client,
             storage_options=storage_options,
         )

@@ -25,9 +25,9 @@ class StructuralSVM(StructuredEstimator):
 
     X is as for SVC; y has labels, or numbers with `regression`. Parameters in addition to those of DualEstimator:
 
-    problem : a subclass of distdual.UserProblem, its name as "package.module:Class", or an instance
-    options : values for the fields of the class; not allowed with an instance, which has its own
-    regression : y has numbers to regress on, not labels
+    - `problem`: a subclass of distdual.UserProblem, its name as "package.module:Class", or an instance
+    - `options`: values for the fields of the class; not allowed with an instance, which has its own
+    - `regression`: y has numbers to regress on, not labels
 
     Attributes after `fit`: `problem_` (the instance), `coef_` (n_weights,), `classes_` unless `regression`, and those
     of DualEstimator.
@@ -47,6 +47,7 @@ class StructuralSVM(StructuredEstimator):
         max_seconds: float = math.inf,
         random_state: Any = None,
         warm_start: bool = False,
+        verbose: int = 0,
         client: Any = None,
         storage_options: dict[str, Any] | None = None,
     ) -> None:
@@ -59,6 +60,7 @@ class StructuralSVM(StructuredEstimator):
             max_seconds=max_seconds,
             random_state=random_state,
             warm_start=warm_start,
+            verbose=verbose,
             client=client,
             storage_options=storage_options,
         )

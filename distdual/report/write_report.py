@@ -8,7 +8,7 @@ from distdual.errors import InputError
 from distdual.model.io import read_about, read_json
 from distdual.report.log_reader import Line, read_log
 from distdual.report.page import Run, page
-from distdual.report.plots import new_figure, plot_run
+from distdual.report.plots import has_matplotlib, new_figure, plot_run
 
 
 class Found(NamedTuple):
@@ -20,8 +20,12 @@ class Found(NamedTuple):
         return Run(self.lines, name, self.certificate, None if self.certificate is None else self.certificate["target"])
 
 
-def write_report(run: str, out: Path | None = None, *, png: bool = True) -> list[Path]:
-    """Write the report of a run and return its files, by default next to the log and named after it."""
+def write_report(run: str, out: Path | None = None, *, png: bool | None = None) -> list[Path]:
+    """Write the report of a run and return its files, by default next to the log and named after it.
+
+    The PNG is left out where matplotlib is not installed, unless `png` asks for it.
+    """
+    png = has_matplotlib() if png is None else png
     found = find(run)
     target = out or found.log.with_suffix(".html")
     if target.suffix not in (".html", ".htm"):
