@@ -135,8 +135,9 @@ def test_the_api_page_has_every_public_name_and_its_parameters(site: Path) -> No
     for name in set(distdual.__all__) - {"__version__"}:
         found = getattr(distdual, name)
         assert f"{found.__module__}.{name}" in PAGES["api.md"]
-        first = " ".join((inspect.getdoc(found) or "").split("\n\n")[0].split())
-        assert first.replace("`", "") in page, name
+        first = "".join((inspect.getdoc(found) or "").split("\n\n")[0].replace("`", "").split())
+        made = first.startswith(f"{name}(")  # a dataclass without a docstring has its signature instead
+        assert name in page if made else first in "".join(page.split()), name
     for name in ("max_seconds", "verbose", "decision_function", "class_weight"):
         assert name in page
 

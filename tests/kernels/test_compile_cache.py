@@ -30,8 +30,20 @@ print(product(np.ones(3), np.ones(3)), "cache:", numba.config.CACHE_DIR)
 """
 
 
-def as_nobody(*, temporary: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run FIT as a user without rights, home or writable packages; it may read all files, as those of the tests."""
+WHOLE = """
+import os, subprocess, sys
+from sklearn.datasets import load_digits
+import distdual
+x, y = load_digits(return_X_y=True)
+assert distdual.SVC(C=0.01).fit(x / 16, y % 2).certificate_["certified"]
+folder = os.environ["TMPDIR"] + "/first"
+for command in (["quickstart", "--dir", folder], ["info", folder + "/model"], ["verify", folder + "/model"]):
+    subprocess.run([os.path.join(os.path.dirname(sys.executable), "distdual"), *command], check=True)
+"""
+
+
+def as_nobody(*, temporary: Path, code: str = FIT, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run code as a user without rights, home or writable packages; it may read all files, as those of the tests."""
     if os.getuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("only root can start a process of another user, with setpriv of util-linux")
     capability = "-all,+dac_read_search"
@@ -40,7 +52,7 @@ def as_nobody(*, temporary: Path, **more: str) -> subprocess.CompletedProcess[st
     if subprocess.run([*user, "true"], capture_output=True).returncode:
         pytest.skip("this container does not let root pass on CAP_DAC_READ_SEARCH")
     env = {"PATH": os.environ["PATH"], "TMPDIR": str(temporary), **more}
-    return subprocess.run([*user, sys.executable, "-c", FIT], env=env, cwd="/", capture_output=True, text=True)
+    return subprocess.run([*user, sys.executable, "-c", code], env=env, cwd="/", capture_output=True, text=True)
 
 
 def test_a_user_without_home_keeps_kernels_in_a_private_temporary_folder(tmp_path):
@@ -57,6 +69,17 @@ def test_a_user_without_home_keeps_kernels_in_a_private_temporary_folder(tmp_pat
     assert kept
     as_nobody(temporary=temporary)
     assert list(folder.rglob("*.nbc")) == kept  # another process finds them
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_user_without_home_fits_trains_on_a_local_cluster_and_verifies(tmp_path):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    temporary.chmod(0o1777)
+    done = as_nobody(temporary=temporary, code=WHOLE)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("verified: ") == 2
 
 
 def test_kernels_compiled_ahead_in_a_read_only_folder_are_used(tmp_path):
