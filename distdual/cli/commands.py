@@ -16,11 +16,11 @@ from distdual.cli.analysis_commands import completion, report, sweep
 from distdual.cli.completion import complete_kind, complete_path
 from distdual.cli.options import (
     BAD_INPUT,
-    INTERRUPTED,
+    EXIT_INTERRUPTED,
     NOT_CERTIFIED,
+    advice,
     find_module,
     json_option,
-    next_step,
     print_json,
     problem_option,
     say,
@@ -319,7 +319,7 @@ def predict(
 
 
 cli.add_command(report)
-for job_command in job_commands.ALL:
+for job_command in job_commands.JOB_COMMANDS:
     cli.add_command(job_command)
 
 
@@ -329,7 +329,7 @@ for job_command in job_commands.ALL:
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A key of [problem]; repeatable.")
 @storage_option
 @json_option
-def check_problem(
+def run_self_check(
     name: str, data: str | None, settings: tuple[str, ...], storage_file: Path | None, as_json: bool
 ) -> int:
     """Test your own problem on small cases: argmax against brute force, loss, rows, determinism, pickling and speed.
@@ -372,7 +372,7 @@ def show_certificate(certificate: dict[str, Any]) -> None:
         f"{certificate['support']:,} support constraints, {certificate['seconds']:.1f} s"
     )
     if not certificate["certified"]:
-        stdout.print(f"next       {next_step(certificate)}")
+        stdout.print(f"next       {advice(certificate)}")
 
 
 def bounds(found: dict[str, Any]) -> str:
@@ -428,7 +428,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = print_error(error.format_message())
     except click.Abort:
         click.echo("distdual: interrupted", err=True)
-        code = INTERRUPTED
+        code = EXIT_INTERRUPTED
     sys.exit(code)
 
 

@@ -18,7 +18,7 @@ from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import Floats, Int32s, Ints
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.linear import check_bias, rows_of, scores
+from distdual.problems.linear import check_bias, linear_rows, scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class Regression(Problem):
 
     def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
         sign = np.where(keys.values == 0, 1.0, -1.0)
-        rows = rows_of(shard, chosen, sign, self.n_weights, self.bias)
+        rows = linear_rows(shard, chosen, sign, self.n_weights, self.bias)
         return Constraints(
             shard.first + chosen, self.costs(shard)[chosen], sign * shard.y[chosen] - self.epsilon, rows, keys
         )

@@ -332,12 +332,12 @@ def claim(location: Location, *, overwrite: bool) -> None:
     """Make sure that a data set may be written here: nothing is there, or only what an interrupted `prepare` left."""
     if location.is_empty():
         return
-    if not is_ours(location, complete=overwrite):
+    if not is_data_set(location, complete=overwrite):
         raise InputError(f"{location}: already holds something; choose an empty destination")
     location.remove()
 
 
-def is_ours(location: Location, *, complete: bool) -> bool:
+def is_data_set(location: Location, *, complete: bool) -> bool:
     """Whether an unfinished data set is there, or with `complete` any data set that this version knows."""
     try:
         open_dataset(location)

@@ -144,7 +144,7 @@ class UserProblem(Problem):
         return {"n": float(len(y)), "loss": float(sum(losses))}
 
     def describe(self) -> dict[str, Any]:
-        return {"kind": self.kind, **{f.name: plain(getattr(self, f.name)) for f in fields(self)}}
+        return {"kind": self.kind, **{f.name: json_value(getattr(self, f.name)) for f in fields(self)}}
 
     # --- an example, a row
 
@@ -186,8 +186,8 @@ class UserProblem(Problem):
             a, b = self.checked(right), self.checked(wrong)
             indices, place = np.unique(np.concatenate([a.indices, b.indices]), return_inverse=True)
             values = np.concatenate([a.values, -b.values])
-            return single(indices, np.bincount(place, values, minlength=len(indices)).astype(np.float64))
-        return single(np.arange(self.n_weights), self.full(right) - self.full(wrong))
+            return one_row(indices, np.bincount(place, values, minlength=len(indices)).astype(np.float64))
+        return one_row(np.arange(self.n_weights), self.full(right) - self.full(wrong))
 
     def dot(self, w: Floats, vector: Vector) -> float:
         """⟨w, φ⟩ of what `feature_map` returned."""
@@ -219,7 +219,7 @@ class UserProblem(Problem):
         return values
 
 
-def single(indices: Ints, values: Floats) -> SparseVector:
+def one_row(indices: Ints, values: Floats) -> SparseVector:
     """What is not 0 in float32; what is too large for it shows as an infinite loss."""
     with np.errstate(over="ignore"):
         rounded = values.astype(np.float32)
@@ -254,6 +254,6 @@ def join_vectors(vectors: list[SparseVector], width: int) -> Features:
     return DenseRows(dense)
 
 
-def plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """A field as model.json keeps it."""
     return list(value) if isinstance(value, tuple) else value
