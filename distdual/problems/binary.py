@@ -73,15 +73,6 @@ class Binary(Problem):
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
         return {"n": float(len(y)), "accuracy": float((y == predicted).sum())}
 
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": list(self.classes),
-            "bias": self.bias,
-            "class_cost": dict(self.class_cost),
-        }
-
     def _margins(self, shard: Shard) -> Floats:
         return np.ones(shard.n_examples) if shard.margin is None else shard.margin
 

@@ -115,17 +115,6 @@ class Multiclass(Problem):
         found = {"n": float(len(y)), "accuracy": float((y == predicted).sum())}
         return {**found, "loss": float(self.losses[y, predicted].sum())} if self.loss else found
 
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": list(self.classes),
-            "bias": self.bias,
-            "class_cost": dict(self.class_cost),
-            "loss": self.loss,
-            "rescaling": self.rescaling,
-        }
-
     def score_blocks(self, w: Floats, shard: Shard) -> Any:
         """Scores of all classes, some examples at a time: (first example, (n, K))."""
         blocks = w.reshape(len(self.classes), self.width)

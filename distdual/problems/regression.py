@@ -68,15 +68,6 @@ class Regression(Problem):
         off = predicted - y
         return {"n": float(len(y)), "absolute_error": float(np.abs(off).sum()), "squared_error": float((off**2).sum())}
 
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": [],
-            "bias": self.bias,
-            "epsilon": self.epsilon,
-        }
-
 
 @bare_kernel
 def find_sides(score: Floats, target: Floats, epsilon: float, slack: Floats, side: Int32s) -> None:

@@ -133,17 +133,6 @@ class Chain(Problem):
         """A tag that training has not seen is never predicted, so it is a mistake like any other."""
         return replace(self, classes=(*self.classes, *unknown), tag_cost={})
 
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": list(self.classes),
-            "transitions": self.transitions,
-            "boundaries": self.boundaries,
-            "tag_cost": dict(self.tag_cost),
-            "rescaling": self.rescaling,
-        }
-
     def split(self, w: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """Emission, transitions, start and end as views; no transitions are (0, K), no boundaries zeros."""
         n_tags = len(self.classes)

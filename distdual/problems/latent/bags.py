@@ -130,18 +130,6 @@ class Latent(LatentProblem):
         first = bags_of(shard)[:-1]
         return self.score(y[first], predicted[first])
 
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": list(self.classes),
-            "bias": self.bias,
-            "class_cost": dict(self.class_cost),
-            "init": self.init,
-            "rounds": self.rounds,
-            "restarts": self.restarts,
-        }
-
     def _best(self, w: Floats, shard: Shard, chosen: Bools) -> Int32s:
         """The candidate with the highest score of each chosen bag, 0 of others."""
         best = np.zeros(shard.n_examples, dtype=np.int32)

@@ -190,20 +190,6 @@ class LatentChain(LatentProblem):
     def judge(self, unknown: tuple[str, ...]) -> Problem:
         return self.tags.judge(unknown)
 
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": list(self.classes),
-            "substates": self.substates,
-            "transitions": self.transitions,
-            "boundaries": self.boundaries,
-            "tag_cost": dict(self.tag_cost),
-            "init": self.init,
-            "rounds": self.rounds,
-            "restarts": self.restarts,
-        }
-
 
 def single_tokens(shard: Shard) -> Shard:
     """The tokens of all sequences, each an example."""

@@ -170,21 +170,6 @@ class LatentMulticlass(LatentProblem):
         found = {"n": float(len(y)), "accuracy": float((y == predicted).sum())}
         return {**found, "loss": float(self.losses[y, predicted].sum())} if self.loss else found
 
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": list(self.classes),
-            "components": self.components,
-            "min_examples": self.min_examples,
-            "bias": self.bias,
-            "class_cost": dict(self.class_cost),
-            "loss": self.loss,
-            "init": self.init,
-            "rounds": self.rounds,
-            "restarts": self.restarts,
-        }
-
     def _best(self, w: Floats, offset: Floats, shard: Shard) -> Int32s:
         """The component of its own class with the highest score + offset, for each example."""
         best = np.empty(shard.n_examples, dtype=np.int32)

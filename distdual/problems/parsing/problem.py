@@ -12,7 +12,6 @@ w = [emission (n_features, K)] [rules]. The key of a constraint is the derivatio
 the best tree that is not the right one.
 """
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -179,16 +178,6 @@ class Cfg(Problem):
         totals = {name: float(value) for name, (value, _) in sums.items()}
         divisors = {f"n:{name}": float(divisor) for name, (_, divisor) in sums.items()}
         return {**totals, **divisors, **self.score(y, predicted)}
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": list(self.classes),
-            "grammar": hashlib.sha256(self.grammar.encode()).hexdigest(),
-            "loss": self.loss,
-            "rescaling": self.rescaling,
-        }
 
     def _losses(self, shard: Shard, chosen: Ints, keys: Keys) -> Floats:
         """The loss of each key, once it is sure that it is a derivation."""

@@ -8,7 +8,7 @@ Rows are rounded to float32, and the slack is that of the rounded row of the y t
 import contextlib
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -143,9 +143,6 @@ class UserProblem(Problem):
         losses = [self.loss(self.truth(label.item()), self.decode(key)) for label, key in zip(y, keys, strict=True)]
         return {"n": float(len(y)), "loss": float(sum(losses))}
 
-    def describe(self) -> dict[str, Any]:
-        return {"kind": self.kind, **{f.name: json_value(getattr(self, f.name)) for f in fields(self)}}
-
     # --- an example, a row
 
     @contextlib.contextmanager
@@ -252,8 +249,3 @@ def join_vectors(vectors: list[SparseVector], width: int) -> Features:
     dense = np.zeros((len(vectors), width), dtype=np.float32)
     dense[np.repeat(np.arange(len(vectors)), lengths), indices] = values
     return DenseRows(dense)
-
-
-def json_value(value: Any) -> Any:
-    """A field as model.json keeps it."""
-    return list(value) if isinstance(value, tuple) else value
