@@ -25,7 +25,7 @@ from distdual.data.shard import Block
 from distdual.data.sources.base import Attached, Source
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
-from distdual.kernels.rows import CsrRows, DenseRows, Floats
+from distdual.kernels.rows import DenseRows, Floats
 
 UNFINISHED = "prepare.unfinished"  # stands in DEST while DEST/train and DEST/test are being written
 
@@ -98,7 +98,7 @@ def checked_blocks(sources: Sequence[Source], width: "Width") -> Iterator[NamedB
 def columns_of(block: Block) -> tuple[str, ...]:
     """What must be the same for all blocks of a data set, in words."""
     if isinstance(block.x, DenseRows):
-        features = f"dense rows of {block.x.values.shape[1]} features"
+        features = f"dense rows of {block.x.width} features"
     else:
         features = f"sparse rows with {block.x.indices.dtype} column numbers"
     return (
@@ -123,10 +123,10 @@ class Width:
         self.found = max(self.found, width or 0)
 
     def add(self, block: Block, name: str) -> None:
-        if isinstance(block.x, CsrRows):
-            self.declare(int(block.x.indices.max(initial=-1)) + 1, name)
+        width = block.x.width
+        if width is None:
+            self.declare(block.x.n_columns, name)
             return
-        width = block.x.values.shape[1]
         if self.wanted not in (None, width):
             raise InputError(f"{name} has dense rows of {width} features, but n_features is {self.wanted}")
         self.found = width
