@@ -2,8 +2,8 @@
 
     python -m benchmarks.bounds_figure RUN.jsonl [--out docs/bounds.svg]
 
-The log of `distdual train` has a line per round: D(α) is a lower bound at any moment, P(w) an upper bound after a complete
-scan. Text is large enough to be read at a width of 400 pixels.
+The log of `distdual train` has a line per round: D(α) is a lower bound at any moment, P(w) an upper bound after a
+complete scan. Text is large enough to be read at a width of 400 pixels.
 """
 
 import argparse
@@ -15,7 +15,8 @@ from distdual.report.log_reader import Line, passes, read_log
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 70, 610, 46, 246
 UPPER, LOWER, TEXT, SOFT = "#c2410c", "#0b62c4", "#1f2328", "#d0d4da"
-PAGE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="17">
+PAGE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"
+  font-family="sans-serif" font-size="17">
 <title>Lower and upper bound on the optimal objective closing over passes</title>
 <rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>
 {parts}
