@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from distdual.data.shard import Block
+from distdual.kernels.rows import Floats
 
 
 class Source(NamedTuple):
@@ -28,3 +29,4 @@ class Opened(NamedTuple):
 
     sources: list[Source]
     attached: Attached
+    factors: Floats | None = None  # what to divide features by for unit variance, where this is known already

@@ -16,10 +16,11 @@ from sklearn.datasets import dump_svmlight_file
 from sklearn.preprocessing import StandardScaler, normalize
 
 from distdual.data.dataset import open_dataset
-from distdual.data.prepare import pipeline, scale
+from distdual.data.prepare import pipeline
 from distdual.data.prepare.api import Options, prepare, prepare_arrays
 from distdual.data.prepare.pipeline import MARK
-from distdual.data.prepare.scale import ColumnSpread, add_dense, add_sparse
+from distdual.data.preprocess import scale
+from distdual.data.preprocess.scale import ColumnSpread, add_dense, add_sparse
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import CsrRows, DenseRows

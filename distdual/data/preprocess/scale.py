@@ -56,8 +56,15 @@ def to_text(factors: Floats) -> str:
     return "".join(f"{factor!r}\n" for factor in factors.tolist())
 
 
-def from_text(text: str) -> Floats:
-    return np.array([float(line) for line in text.splitlines()])
+def factors_from(text: str) -> Floats:
+    """The numbers that `to_text` wrote."""
+    try:
+        factors = np.array([float(line) for line in text.splitlines()])
+    except ValueError as error:
+        raise InputError(f"the text of scaling factors holds no number: {error}") from None
+    if not (np.isfinite(factors) & (factors > 0)).all():
+        raise InputError("the text of scaling factors holds a number that is not positive and finite")
+    return factors
 
 
 def scale_columns(block: Block, factors: Floats, name: str) -> Block:
