@@ -97,7 +97,7 @@ def prepare(
     elif TABLES_HERE & set(formats := told.formats(spec)):
         if set(formats) - TABLES_HERE or label_files:
             raise InputError(
-                f"{', '.join(map(str, files))}: tables cannot be mixed with other files or files of labels"
+                f"{', '.join(map(str, files))}: tables cannot be mixed with other files, nor with --labels"
             )
         tables = [READERS[found](file) for file, found in zip(files, formats, strict=True)]
         opened = open_tables(tables, table, chosen, known)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from distdual.data.data_spec import DataSpec
@@ -72,13 +73,13 @@ def labelled_or_not(given: Files, formats: Sequence[str], kind: str, spec: DataS
     found = []
     for file, its in zip(given.files, formats, strict=True):
         if its == "svmlight" and not has_labels(file):
-            found.append((Source(str(file), lambda file=file: blocks_from_svmlight(file, labelled=False)), False))
+            found.append((Source(str(file), partial(blocks_from_svmlight, file, labelled=False)), False))
         elif its == "npz" and not given.arrays.y and not npz_has(file, "y"):
             found.append((npz_source(file, given.arrays, labelled=False), False))
         elif its == "npy" and not given.labels:
-            found.append((Source(str(file), lambda file=file: blocks_from_npy(file, None)), False))
+            found.append((Source(str(file), partial(blocks_from_npy, file, None)), False))
         elif its == "zarr" and not given.labels and not given.arrays.y:
-            found.append((Source(str(file), lambda file=file: rows_of_zarr(file, given.arrays.x)), False))
+            found.append((Source(str(file), partial(rows_of_zarr, file, given.arrays.x)), False))
         else:
             one = given._replace(files=[file], format=its)
             found.append((file_sources(one, kind, spec)[0], True))

@@ -92,7 +92,7 @@ def check_size(column: Column, value: Floats, place: Place) -> None:
 def dense_from(columns: Columns, parts: list[Encoded]) -> DenseRows:
     n = n_rows_of(parts)
     values = np.zeros((n, columns.n_features), dtype=np.float32)
-    for column, first, part in zip(columns.columns, columns.offsets.tolist(), parts, strict=True):
+    for column, first, part in zip(columns.columns, columns.offsets[:-1].tolist(), parts, strict=True):
         if part.feature is None:
             values[:, first] = part.value
         else:
@@ -109,7 +109,7 @@ def csr_from(columns: Columns, parts: list[Encoded]) -> CsrRows:
     n = n_rows_of(parts)
     indices, values = np.empty((n, entries), dtype=np.int32), np.empty((n, entries), dtype=np.float32)
     at = 0
-    for column, first, part in zip(columns.columns, columns.offsets.tolist(), parts, strict=True):
+    for column, first, part in zip(columns.columns, columns.offsets[:-1].tolist(), parts, strict=True):
         if part.feature is None:
             indices[:, at], values[:, at] = first, part.value
         else:
@@ -171,7 +171,8 @@ def days_of(array: Any) -> Floats:
     if not types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("us"))
     instant = array.cast(pa.timestamp("us", array.type.tz), safe=False).cast(pa.int64())
-    return instant.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False) / DAY
+    days: Floats = instant.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False) / DAY
+    return days
 
 
 def first_misfit(array: Any, kind: str) -> tuple[int, Any]:

@@ -1,6 +1,6 @@
 """Sources of examples, and the attachments that a data set keeps of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ class Source(NamedTuple):
 class Attached:
     """What a data set keeps beside its shards."""
 
-    recipe: dict[str, Any] = field(default_factory=dict)  # as Layout.recipe
+    recipe: Mapping[str, Any] = field(default_factory=dict)  # as Layout.recipe
     texts: dict[str, str] = field(default_factory=dict)  # by name; they may be large
     labels: tuple[str, ...] = ()  # known beforehand; they have the first codes
     scale: str = "none"  # as Layout.scale

@@ -15,6 +15,7 @@ from distdual.data.storage.location import Location
 from distdual.errors import InputError
 
 BATCH_ROWS = 1 << 16
+HEAD_BYTES = 1 << 20  # within which the line of column names ends
 SEPARATORS = b",\t;|"
 CSV_COLUMN = re.compile(r"In CSV column #(\d+): ")
 
@@ -64,7 +65,7 @@ def types_in(schema: Any, name: str) -> dict[str, str]:
 def csv_table(file: Location) -> Table:
     """Text with a line of column names; separated by commas, tabs, semicolons or bars, compressed or not."""
     with open_decompressed(file) as stream:
-        first = stream.readline(BLOCK_BYTES)
+        first = stream.read(HEAD_BYTES).partition(b"\n")[0]
     if not first.strip():
         raise InputError(f"{file}: the file is empty")
     separator = chr(max(SEPARATORS, key=first.count))
