@@ -419,7 +419,10 @@ def test_a_killed_run_leaves_nothing_that_opens_and_a_new_run_succeeds(tmp_path,
         ({"test_fraction": float("nan")}, "test_fraction must be at least 0 and below 1, got nan"),
         ({"n_features": 0}, "n_features must be positive, got 0"),
         ({"n_features": 3}, "has 12 features, more than the n_features of 3"),
-        ({"format": "xls"}, "format must be one of csv, parquet, svmlight, svmhmm, conll, npz, npy, zarr, brackets, got 'xls'"),
+        (
+            {"format": "xls"},
+            "format must be one of csv, parquet, svmlight, svmhmm, conll, npz, npy, zarr, brackets, got 'xls'",
+        ),
         ({"labels": ["y.npy"]}, "each .npy source needs a file of labels: 0 sources, 1 files of labels"),
     ],
 )
