@@ -21,11 +21,11 @@ from distdual.data.storage.location import Location, Place, as_location
 from distdual.data.validate import label_name
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Ints
-from distdual.model.io import Model, check_texts, load_model
+from distdual.model.io import Model, check_own_texts, load_model
 from distdual.model.raw_rows import RawShard, is_raw, label_codes, raw_shards, table_shards
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import stated
-from distdual.problems.registry import Named
+from distdual.problems.registry import KindOrClass
 from distdual.scan.scan import Source
 from distdual.scan.shard_reader import streamed
 
@@ -104,7 +104,7 @@ def predict(
     client: Any = None,
     *,
     cluster: ClusterConfig | None = None,
-    problem: Named | None = None,
+    problem: KindOrClass | None = None,
     scores: bool = False,
     x: str | None = None,
     y: str | None = None,
@@ -144,7 +144,7 @@ def predict_to(
     client: Any = None,
     *,
     cluster: ClusterConfig | None = None,
-    problem: Named | None = None,
+    problem: KindOrClass | None = None,
     scores: bool = False,
     top: int | None = None,
     x: str | None = None,
@@ -214,7 +214,7 @@ def judge_of(problem: Problem, classes: tuple[str, ...], labels: tuple[str, ...]
 
 def check_features(model: Model, dataset: Dataset) -> None:
     """Raise if features mean something else than in training, or have another scale."""
-    check_texts(model.problem, dataset)
+    check_own_texts(model.problem, dataset)
     found, known = dataset.layout.numbering, model.data.numbering
     if found and known and found != known:
         raise InputError(

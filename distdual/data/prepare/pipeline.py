@@ -21,14 +21,14 @@ from distdual.data.prepare.shuffle import BUDGET_BYTES, Shuffler
 from distdual.data.prepare.writer import DatasetWriter
 from distdual.data.prepare_options import Options, TestMask
 from distdual.data.preprocess.preprocessing import Preprocessing
-from distdual.data.preprocess.scale import ColumnSpread, to_text
+from distdual.data.preprocess.scale import ColumnSpread, write_factors
 from distdual.data.shard import Block
 from distdual.data.sources.base import Attached, Opened, Source
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
-from distdual.kernels.rows import CsrRows, DenseRows, Floats
+from distdual.kernels.rows import DenseRows, Floats
 
-MARK = "prepare.unfinished"  # stands in DEST while DEST/train and DEST/test are being written
+UNFINISHED = "prepare.unfinished"  # stands in DEST while DEST/train and DEST/test are being written
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Summary:
     n_bytes: int  # of all shards in memory
 
 
-class Named(NamedTuple):
+class NamedBlock(NamedTuple):
     """A block and the source it came from, for messages."""
 
     name: str
@@ -62,7 +62,7 @@ def write(opened: Opened, dest: Location, options: Options, like: Preprocessing 
         opened.attached, scale=made.scale, texts={**opened.attached.texts, **made.texts}, recipe=made.recipe
     )
     width = Width(options.n_features if there is None else there.n_features)
-    blocks = split(scaled(checked(sources, width), made), options)
+    blocks = split(scaled(checked_blocks(sources, width), made), options)
     first = next(blocks, None)  # a source that cannot be read must not cost the data set that is to be replaced
     if first is None:
         raise InputError(f"{', '.join(source.name for source in sources)}: there are no examples")
@@ -80,7 +80,7 @@ def write(opened: Opened, dest: Location, options: Options, like: Preprocessing 
 # --- the stream
 
 
-def checked(sources: Sequence[Source], width: "Width") -> Iterator[Named]:
+def checked_blocks(sources: Sequence[Source], width: "Width") -> Iterator[NamedBlock]:
     """The blocks of all sources in order, which must agree in what they hold; `width` learns how wide they are."""
     before: tuple[str, ...] = ()
     for source in sources:
@@ -88,19 +88,19 @@ def checked(sources: Sequence[Source], width: "Width") -> Iterator[Named]:
         for block in source.blocks():
             if not block.n_examples:
                 continue
-            holds = contents(block)
+            holds = columns_of(block)
             for found, expected in zip(holds, before, strict=False):
                 if found != expected:
                     raise InputError(f"{source.name} has {found}, but what came before it has {expected}")
             before = holds
             width.add(block, source.name)
-            yield Named(source.name, block)
+            yield NamedBlock(source.name, block)
 
 
-def contents(block: Block) -> tuple[str, ...]:
+def columns_of(block: Block) -> tuple[str, ...]:
     """What must be the same for all blocks of a data set, in words."""
     if isinstance(block.x, DenseRows):
-        features = f"dense rows of {block.x.values.shape[1]} features"
+        features = f"dense rows of {block.x.width} features"
     else:
         features = f"sparse rows with {block.x.indices.dtype} column numbers"
     return (
@@ -125,10 +125,10 @@ class Width:
         self.found = max(self.found, width or 0)
 
     def add(self, block: Block, name: str) -> None:
-        if isinstance(block.x, CsrRows):
-            self.declare(int(block.x.indices.max(initial=-1)) + 1, name)
+        width = block.x.width
+        if width is None:
+            self.declare(block.x.n_columns, name)
             return
-        width = block.x.values.shape[1]
         if self.wanted not in (None, width):
             raise InputError(f"{name} has dense rows of {width} features, but n_features is {self.wanted}")
         self.found = width
@@ -139,7 +139,7 @@ class Width:
         return self.wanted or self.found
 
 
-def scaled(blocks: Iterable[Named], made: Preprocessing) -> Iterator[Block]:
+def scaled(blocks: Iterable[NamedBlock], made: Preprocessing) -> Iterator[Block]:
     for name, block in blocks:
         yield made.scaled(block, name)
 
@@ -161,14 +161,14 @@ def own_preprocessing(opened: Opened, options: Options) -> Preprocessing:
     attached, texts = opened.attached, dict(opened.attached.texts)
     if options.scale == "unit-variance":
         factors = column_factors(opened.sources, options) if opened.factors is None else opened.factors
-        texts[SCALE] = to_text(factors)
+        texts[SCALE] = write_factors(factors)
     return Preprocessing(options.scale, attached.recipe, texts)
 
 
 def column_factors(sources: Sequence[Source], options: Options) -> Floats:
     """The standard deviation of each column over the training part."""
     spread = ColumnSpread()
-    for pair in split((block for _, block in checked(sources, Width(options.n_features))), options):
+    for pair in split((block for _, block in checked_blocks(sources, Width(options.n_features))), options):
         spread.add(pair[0].x)
     return spread.factors()
 
@@ -216,12 +216,12 @@ def open_parts(dest: Location, width: Width, options: Options, attached: Attache
     with contextlib.ExitStack() as stack:
         if len(places) > 1:
             clear_interrupted(dest, places)
-            stack.callback(dest.remove_file, MARK)
+            stack.callback(dest.remove_file, UNFINISHED)
         writers = [stack.enter_context(new_writer(place, width, options, attached)) for place in places]
         for writer in writers:
             writer.codes = writers[0].codes  # a label has the same code in both
         if len(places) > 1:
-            dest.write(MARK, b"")
+            dest.write(UNFINISHED, b"")
         yield [Part(writer, new_shuffler(k, len(places), options, stack)) for k, writer in enumerate(writers)]
 
 
@@ -229,7 +229,7 @@ def clear_interrupted(dest: Location, places: list[Location]) -> None:
     """Of two data sets that belong together an interrupted run may have finished one; take it away."""
     if dest.exists("zarr.json"):
         raise InputError(f"{dest}: holds a data set; choose another place for {dest}/train and {dest}/test")
-    if dest.exists(MARK):
+    if dest.exists(UNFINISHED):
         for place in places:
             place.remove()
 

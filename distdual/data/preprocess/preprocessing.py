@@ -16,7 +16,7 @@ from distdual.data.dataset import Dataset
 from distdual.data.layout import COLUMNS, SCALE, VOCABULARY
 from distdual.data.prepare_options import SCALES
 from distdual.data.preprocess.columns import Columns, columns_from
-from distdual.data.preprocess.scale import factors_from, scale_columns, scale_rows
+from distdual.data.preprocess.scale import read_factors, scale_columns, scale_rows
 from distdual.data.shard import Block
 from distdual.data.sources.base import Attached
 from distdual.data.storage.location import Location
@@ -47,7 +47,7 @@ class Preprocessing:
     @cached_property
     def factors(self) -> Floats | None:
         """What each feature is divided by, if each has a factor of its own."""
-        return factors_from(self.texts[SCALE]) if SCALE in self.texts else None
+        return read_factors(self.texts[SCALE]) if SCALE in self.texts else None
 
     @cached_property
     def columns(self) -> Columns | None:

@@ -51,13 +51,13 @@ class ColumnSpread:
             )
 
 
-def to_text(factors: Floats) -> str:
+def write_factors(factors: Floats) -> str:
     """A number a line, as many digits as it takes to read the same one back."""
     return "".join(f"{factor!r}\n" for factor in factors.tolist())
 
 
-def factors_from(text: str) -> Floats:
-    """The numbers that `to_text` wrote."""
+def read_factors(text: str) -> Floats:
+    """The numbers that `write_factors` wrote."""
     try:
         factors = np.array([float(line) for line in text.splitlines()])
     except ValueError as error:
