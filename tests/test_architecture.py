@@ -43,6 +43,10 @@ HOMES = {
     "zarr": ["data/"],
     "fsspec": ["data/"],
     "s3fs": ["data/"],
+    "pyarrow": [],  # imported by name, where it is installed: data/sources/arrow.py
+    "pandas": [],
+    "polars": [],
+    "onnx": ["model/onnx_export.py"],
     "numba": ["kernels/jit.py", "kernels/simd.py"],
     "click": ["cli/"],
     "matplotlib": ["report/plots.py"],

@@ -18,6 +18,7 @@ from distdual.coordinator.latent_snapshot import pack_latent
 from distdual.coordinator.trainer import Outcome, Trainer, choice_of
 from distdual.coordinator.warm_start import check_same, hot_start
 from distdual.data.dataset import Dataset, TrainingData, open_dataset
+from distdual.data.preprocess.preprocessing import of_dataset
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, product
@@ -223,6 +224,7 @@ def model_of(
         ),
         {**summarise(outcome, config.solver.gap, dataset), **(more or {}), "model": config.output.url},
         config.public(),
+        of_dataset(dataset),
     )
 
 

@@ -27,6 +27,7 @@ from distdual.data.storage.location import Location, clear_errors
 from distdual.errors import InputError
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Ints
 
+PLAIN_ARRAY = "{}: this is a plain Zarr array; make a data set of it with `distdual prepare`, and --labels"
 TABLES = (LENGTHS, NORMS, CHECKSUMS)
 
 
@@ -350,7 +351,9 @@ def dataset_in(location: Location, store: StrictStore) -> Dataset:
 def open_group(location: Location, store: Store, mode: Literal["r", "r+"] = "r") -> zarr.Group:
     try:
         return zarr.open_group(store, mode=mode, zarr_format=3)
-    except (zarr.errors.GroupNotFoundError, zarr.errors.ContainsArrayError, FileNotFoundError, NotADirectoryError):
+    except zarr.errors.ContainsArrayError:
+        raise InputError(PLAIN_ARRAY.format(location)) from None
+    except (zarr.errors.GroupNotFoundError, FileNotFoundError, NotADirectoryError):
         raise InputError(f"{location}: there is no data set; make one with `distdual prepare`") from None
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"{location}: zarr.json is damaged ({error}); prepare it again") from None
@@ -366,7 +369,10 @@ def read_layout(location: Location, group: zarr.Group) -> Layout:
 
 def check_attributes(location: Location, attributes: Any) -> dict[str, Any]:
     if not isinstance(attributes, dict) or not isinstance(attributes.get("format"), int):
-        raise InputError(f"{location}: this Zarr group is not a distdual data set")
+        raise InputError(
+            f"{location}: this Zarr group is not a distdual data set; if it holds arrays of features and labels, "
+            "make a data set of them with `distdual prepare`"
+        )
     if attributes["format"] > FORMAT:
         raise InputError(
             f"{location}: data format {attributes['format']} is newer than {FORMAT}, "

@@ -87,6 +87,9 @@ class Problem(ABC):
     `describe` gives the SHA-256 of each under its name.
     """
 
+    estimator: ClassVar[str | None] = None
+    """The name of the estimator in `distdual` that a model of this problem becomes."""
+
     uses_margin: ClassVar[bool] = False
     """True if a data set's margin column means something here; elsewhere such a data set is refused."""
 
@@ -121,6 +124,10 @@ class Problem(ABC):
     @abstractmethod
     def predict(self, w: Floats, shard: Shard) -> NDArray[Any]:
         """The prediction for each entry of `shard.y`, in the same coding."""
+
+    def decision(self, w: Floats, shard: Shard) -> Floats | None:  # noqa: ARG002
+        """(n,) or (n, K) decision values of each example, for problems that have them."""
+        return None
 
     def part(self, first: int, end: int) -> "Problem":  # noqa: ARG002
         """The part of the problem that scans of examples first … end − 1 need; it is sent to their worker."""

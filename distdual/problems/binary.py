@@ -25,6 +25,7 @@ from distdual.problems.linear import check_bias, check_class_cost, costs_by_clas
 class Binary(Problem):
     kind: ClassVar[str] = "binary"
     data_spec: ClassVar[DataSpec] = DataSpec(n_classes=2)
+    estimator: ClassVar[str | None] = "SVC"
     uses_margin: ClassVar[bool] = True
 
     n_features: int
@@ -69,6 +70,10 @@ class Binary(Problem):
 
     def predict(self, w: Floats, shard: Shard) -> NDArray[np.int32]:
         return (scores(w, shard, self.bias) > 0).astype(np.int32)
+
+    def decision(self, w: Floats, shard: Shard) -> Floats:
+        """Above 0 for the second class."""
+        return scores(w, shard, self.bias)
 
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
         return {"n": float(len(y)), "accuracy": float((y == predicted).sum())}

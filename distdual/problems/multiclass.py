@@ -38,6 +38,7 @@ FEW, MANY = 4, 2 * TWELVE  # classes between which scores of sparse features are
 @dataclass(frozen=True, kw_only=True)
 class Multiclass(Problem):
     kind: ClassVar[str] = "multiclass"
+    estimator: ClassVar[str | None] = "SVC"
     oracle_work: ClassVar[float] = 2.0
     reads_often: ClassVar[bool] = True
 
@@ -110,6 +111,11 @@ class Multiclass(Problem):
     def predict(self, w: Floats, shard: Shard) -> NDArray[np.int32]:
         parts = [scores.argmax(axis=1) for _, scores in self.score_blocks(w, shard)]
         return np.concatenate(parts).astype(np.int32) if parts else np.empty(0, dtype=np.int32)
+
+    def decision(self, w: Floats, shard: Shard) -> Floats:
+        """(n, K): the highest is the prediction."""
+        parts = [scores for _, scores in self.score_blocks(w, shard)]
+        return np.concatenate(parts) if parts else np.empty((0, len(self.classes)))
 
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
         found = {"n": float(len(y)), "accuracy": float((y == predicted).sum())}

@@ -25,6 +25,7 @@ from distdual.problems.linear import check_bias, linear_rows, scores
 class Regression(Problem):
     kind: ClassVar[str] = "regression"
     data_spec: ClassVar[DataSpec] = DataSpec(labels="targets")
+    estimator: ClassVar[str | None] = "SVR"
 
     n_features: int
     classes: tuple[str, ...] = ()
@@ -62,6 +63,9 @@ class Regression(Problem):
         )
 
     def predict(self, w: Floats, shard: Shard) -> Floats:
+        return scores(w, shard, self.bias)
+
+    def decision(self, w: Floats, shard: Shard) -> Floats:
         return scores(w, shard, self.bias)
 
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:

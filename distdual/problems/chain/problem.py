@@ -33,6 +33,7 @@ from distdual.problems.chain.viterbi import find_best, find_margin_rescaled, fin
 class Chain(Problem):
     kind: ClassVar[str] = "chain"
     data_spec: ClassVar[DataSpec] = DataSpec(examples="sequences")
+    estimator: ClassVar[str | None] = "ChainSVM"
     reads_often: ClassVar[bool] = True
 
     n_features: int
