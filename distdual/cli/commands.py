@@ -390,7 +390,7 @@ def bounds(found: dict[str, Any]) -> str:
 
 def show_verification(checked: dict[str, Any]) -> None:
     word = "verified" if checked["certified"] else "NOT verified"
-    whose = "as given" if checked["target_given"] else "the model's own; state yours with --gap"
+    whose = "as given" if checked["target_given"] else "the model's own"
     gap = f", gap {checked['gap']:.2e}, target {checked['target']:.2e} ({whose})"
     stdout.print(f"{word}: {bounds(checked)}{gap if checked['estimate'] is None else ''}")
     if checked["objective"] is not None:
