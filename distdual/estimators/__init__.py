@@ -2,6 +2,8 @@
 
 inputs: arrays, sparse matrices, Dask arrays and data sets as input.
 feature_scales: the warning about badly scaled features.
+model_folder: estimators from model folders, and back.
+raw_rows: raw rows as features, for estimators of data sets.
 base: solver parameters, fit and partial_fit, for all estimators.
 linear: coef_, intercept_ and scores, for the next three.
 classifier: SVC.
