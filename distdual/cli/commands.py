@@ -273,6 +273,9 @@ cli.add_command(sweep)
 @cli.command(short_help="Recompute a model's certificate from scratch.")
 @click.argument("model", shell_complete=complete_path)
 @click.option("--data", metavar="URL", help="The data set, if it has moved since the training.")
+@click.option(
+    "--gap", type=float, metavar="GAP", help="The target for the gap; default: the one in the model's folder."
+)
 @problem_option
 @scheduler_options
 @storage_option
@@ -280,6 +283,7 @@ cli.add_command(sweep)
 def verify(
     model: str,
     data: str | None,
+    gap: float | None,
     problem: str | None,
     scheduler: dict[str, Any],
     storage_file: Path | None,
@@ -296,7 +300,9 @@ def verify(
 
     storage = storage_options(storage_file)
     location = Location(data, storage) if data else None
-    checked = run(Location(model, storage), location, cluster=ClusterConfig(**scheduler), problem=problem)
+    if gap is not None and not 0 < gap < 1:
+        raise click.UsageError(f"--gap is a fraction between 0 and 1, got {gap:g}")
+    checked = run(Location(model, storage), location, cluster=ClusterConfig(**scheduler), problem=problem, gap=gap)
     if as_json:
         print_json({**asdict(checked), "model": model})
     else:
@@ -432,8 +438,9 @@ def bounds(found: dict[str, Any]) -> str:
 
 def show_verification(checked: dict[str, Any]) -> None:
     word = "verified" if checked["certified"] else "NOT verified"
-    gap = "" if checked["estimate"] is not None else f", gap {checked['gap']:.2e}, target {checked['target']:.2e}"
-    stdout.print(f"{word}: {bounds(checked)}{gap}")
+    whose = "as given" if checked["target_given"] else "the model's own"
+    gap = f", gap {checked['gap']:.2e}, target {checked['target']:.2e} ({whose})"
+    stdout.print(f"{word}: {bounds(checked)}{gap if checked['estimate'] is None else ''}")
     if checked["objective"] is not None:
         stdout.print(f"latent     objective {checked['objective']:.8g}; the bounds belong to the last convex problem")
     if checked["appended"]:

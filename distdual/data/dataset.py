@@ -25,6 +25,7 @@ from distdual.data.shard import Block, Read, Runs, Shard, run_arrays
 from distdual.data.storage.chunks import Chunks
 from distdual.data.storage.location import Location, clear_errors
 from distdual.errors import InputError
+from distdual.kernels.rounding import MARGIN
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Ints
 
 PLAIN_ARRAY = "{}: this is a plain Zarr array; make a data set of it with `distdual prepare`, and --labels"
@@ -254,7 +255,8 @@ class Dataset:
         y = self._rank[arrays["y"]] if self.layout.labels else arrays["y"]
         cost, margin, tokens = (arrays.get(name) for name in ("cost", "margin", "tokens"))
         runs = {name: Runs(arrays[f"{name}_indptr"], arrays[name]) for name in self.layout.runs}
-        return Shard(number, int(self.first[number]), x, y, cost, margin, tokens, runs or None)
+        norm = MARGIN * float(self.largest_norm[number])
+        return Shard(number, int(self.first[number]), x, y, cost, margin, tokens, runs or None, norm=norm)
 
 
 class Texts(Mapping[str, str]):

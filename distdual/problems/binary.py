@@ -17,8 +17,8 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import Features, Floats, Int32s, Ints, dot
-from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, linear_rows, scores
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
+from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, linear_magnitude, linear_rows, scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +55,10 @@ class Binary(Problem):
         margin = np.ones(1) if shard.margin is None else shard.margin
         find_slacks(shard.x, shard.y, margin, w, bias_score, slack)
         return Offenders(slack, Keys.none(shard.n_examples))
+
+    def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:  # noqa: ARG002 - known from the shard alone
+        margin = 1.0 if shard.margin is None else float(np.abs(shard.margin).max(initial=0.0))
+        return linear_magnitude(shard, self.bias, margin)
 
     def costs(self, shard: Shard) -> Floats:
         return costs_by_class(self.class_cost, self.classes, shard)

@@ -17,8 +17,8 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import Floats, Int32s, Ints
-from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.linear import check_bias, linear_rows, scores
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
+from distdual.problems.linear import check_bias, linear_magnitude, linear_rows, scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +51,10 @@ class Regression(Problem):
         slack, side = np.empty(shard.n_examples), np.empty(shard.n_examples, dtype=np.int32)
         find_sides(scores(w, shard, self.bias), shard.y, self.epsilon, slack, side)
         return Offenders(slack, Keys(np.arange(shard.n_examples + 1), side))
+
+    def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:  # noqa: ARG002 - known from the shard alone
+        margin = float(np.abs(shard.y).max(initial=0.0)) + self.epsilon
+        return linear_magnitude(shard, self.bias, margin)._replace(stacked=self.epsilon)
 
     def costs(self, shard: Shard) -> Floats:
         return np.ones(shard.n_examples) if shard.cost is None else shard.cost
