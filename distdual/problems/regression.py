@@ -66,6 +66,10 @@ class Regression(Problem):
             shard.first + chosen, self.costs(shard)[chosen], sign * shard.y[chosen] - self.epsilon, rows, keys
         )
 
+    def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:  # noqa: ARG002 - every example has both
+        if (np.diff(keys.indptr) != 1).any() or not np.isin(keys.values, (0, 1)).all():
+            raise InputError(f"shard {shard.number}: the key of a support constraint is not one side, 0 or 1")
+
     def predict(self, w: Floats, shard: Shard) -> Floats:
         return scores(w, shard, self.bias)
 
