@@ -230,12 +230,11 @@ class Expensive(Binary):
     oracle_work = PIECE_WORK / 16
 
 
-@pytest.mark.parametrize("slack", ["example", "block:8"])
-def test_pieces_of_an_expensive_oracle_give_the_same_bits_for_any_number_of_threads(dataset, slack):
+def test_pieces_of_an_expensive_oracle_give_the_same_bits_for_any_number_of_threads(dataset):
     problem, found = Expensive(n_features=D, classes=CLASSES), []
     for threads in (1, 3, 3):
         executor = InlineExecutor(dataset, problem, threads=threads)
-        config = SolverConfig(gap=1e-3, slack=slack)
+        config = SolverConfig(gap=1e-3)
         found.append(Trainer(problem, dataset, executor, config, lambda _: None).run())
         assert max(line.totals["rounds"] for line in found[-1].history) > 1
         executor.close()
