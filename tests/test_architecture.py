@@ -14,6 +14,8 @@ ROOT = Path(distdual.__file__).parent
 
 ORDER = [
     "errors",
+    "memory",
+    "schema",
     "json_floats",
     "interrupt",
     "field_docs",

@@ -22,7 +22,7 @@ from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, product
 from distdual.model.dual import AnyDual, Dual, GroupDual, Summary, read_npy
-from distdual.model.io import MANIFEST, DataInfo, Model, begin_run, claim, load_model, read_json, remove_unfinished
+from distdual.model.io import MANIFEST, DataInfo, Model, begin_run, claim, load_model, read_run, remove_unfinished
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import LatentProblem, stated
 from distdual.problems.registry import class_of, is_own, make_problem
@@ -248,7 +248,7 @@ def members_of(config: Config, output: Location, slack: Slack, checkpoint: Check
 
 def is_alone(output: Location, checkpoint: Checkpoint) -> bool:
     """Whether the folder still belongs to this run; another may have taken over."""
-    noted = read_json(output, "run.json").get("members") if output.exists("run.json") else checkpoint.members
+    noted = read_run(output) if output.exists("run.json") else checkpoint.members
     return bool(noted == checkpoint.members) and not checkpoint.folder.exists(MANIFEST)
 
 

@@ -5,6 +5,7 @@ import itertools
 import logging
 import os
 import random
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -117,6 +118,8 @@ class Location:
 
     def read(self, name: str) -> bytes:
         fs, path = self.filesystem()
+        if not self.remote:
+            check_regular(f"{path}/{name}")
         return self.patiently(name, lambda: bytes(fs.cat_file(f"{path}/{name}")))[0]
 
     def write(self, name: str, content: bytes) -> None:
@@ -214,6 +217,14 @@ def clear_errors(name: str) -> Iterator[None]:
 
 class StorageError(InputError):
     """A request to the storage failed; the same request may succeed later."""
+
+
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Refuse to read a pipe, which may hang, or a device, which may never end."""
+    with contextlib.suppress(OSError):  # whoever reads the file finds out what is wrong
+        mode = os.stat(path).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise InputError(f"{path}: neither a file nor a folder, but {stat.filemode(mode)}; expected a file")
 
 
 def files_below(folder: str) -> Iterator[str]:
