@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.coordinator.checkpoint_schema import LATENT, Arrays
+from distdual.coordinator.checkpoint_schema import LATENT
 from distdual.coordinator.latent_loop import Ended, LatentRun, Turn
+from distdual.coordinator.row_arrays import Arrays
 from distdual.coordinator.schedule import Cause, Stop
 from distdual.coordinator.snapshot import State, pack, restore
 from distdual.errors import InputError

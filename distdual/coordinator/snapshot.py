@@ -12,19 +12,17 @@ import numpy as np
 from distdual.certificate.bounds import ShardLoss
 from distdual.coordinator.checkpoint_schema import (
     STATE,
-    Arrays,
     check_columns,
     check_files,
-    check_rows,
     check_underway,
     check_weights,
 )
+from distdual.coordinator.row_arrays import Arrays, check_rows, pack_rows, unpack_rows
 from distdual.coordinator.run_state import PassUnderway, RunState
 from distdual.coordinator.schedule import Pass, Piece
 from distdual.coordinator.trainer import Trainer
 from distdual.errors import InputError
 from distdual.json_floats import with_infinity, without_infinity
-from distdual.kernels.rows import CsrRows, DenseRows, Features, OuterRows, Rows
 from distdual.scan.slack import Slack
 from distdual.solver.ascent_plan import Ascent
 from distdual.solver.solver import Solver
@@ -111,26 +109,3 @@ def unpack_underway(found: Mapping[str, Any] | None) -> PassUnderway | None:
     ascents = {name: Ascent(**plan[name]) for name in ("between", "last")}
     losses = [ShardLoss(*loss) for loss in found["losses"]]
     return PassUnderway(Pass(**{**plan, "rounds": rounds, **ascents}), Slack(**found["slack"]), losses, found["done"])
-
-
-def pack_rows(rows: Rows | None) -> Arrays:
-    """The arrays of the rows by name; the names tell the format."""
-    if isinstance(rows, OuterRows):
-        own = {name: getattr(rows, name) for name in ("at", "plus", "minus", "scale")}
-        return {**rows.x._asdict(), **own, "width": np.array([rows.width])}
-    return rows._asdict() if rows is not None else {}
-
-
-def unpack_rows(arrays: Arrays) -> Rows | None:
-    if not arrays:
-        return None
-    if "at" not in arrays:
-        return features(arrays)
-    at, plus, minus, scale = (arrays[name] for name in ("at", "plus", "minus", "scale"))
-    return OuterRows(features(arrays), at, plus, minus, scale, int(arrays["width"][0]))
-
-
-def features(arrays: Arrays) -> Features:
-    if "indptr" in arrays:
-        return CsrRows(arrays["indptr"], arrays["indices"], arrays["values"])
-    return DenseRows(arrays["values"])

@@ -322,9 +322,9 @@ def dataset_in(location: Location, store: StrictStore) -> Dataset:
         texts = {name: described(location, group, text_array(name), "uint8").async_array for name in layout.texts}
         tables = {name: described(location, group, name, *form) for name, form in TABLES.items()}
         lengths, largest_norm, checksum = (np.asarray(each[:]) for each in tables.values())
+        check_tables(str(location), layout, lengths, largest_norm, checksum)
     except (MissingChunkError, *UNREADABLE) as error:
         raise damaged(error, f"{location}: an array is missing or damaged ({{}}); prepare it again") from None
-    check_tables(str(location), layout, lengths, largest_norm, checksum)
     return Dataset(location, layout, lengths, largest_norm, checksum, Chunks(location, layout, codecs), texts)
 
 
@@ -348,8 +348,9 @@ def plain(value: Any) -> Any:
 
 
 def damaged(error: BaseException, sentence: str) -> InputError:
-    """The error itself if it says what is wrong, else the sentence around it."""
-    return error if isinstance(error, InputError) else DamagedError(sentence.format(error))
+    """The error's own sentence if it has one, else the given one around it."""
+    own = f"{error}; prepare it again"
+    return DamagedError(own if isinstance(error, InputError) else sentence.format(error))
 
 
 def open_group(location: Location, store: Store, mode: Literal["r", "r+"] = "r") -> zarr.Group:

@@ -107,12 +107,12 @@ def check_tables(
     where: str, layout: Layout, lengths: NDArray[Any], largest_norm: NDArray[Any], checksum: NDArray[Any]
 ) -> None:
     """Refuse tables that do not describe the same shards, and shards that are not within their chunks."""
-    n = len(lengths) if lengths.ndim else 0
+    n = len(lengths)
+    if not n:
+        raise InputError(f"{where}: the table {LENGTHS} has no shards")
     array(f"{where}: the table {LENGTHS}", lengths, np.int64, (n, len(layout.axes)), low=0)
     array(f"{where}: the table {NORMS}", largest_norm, np.float64, (n,), low=0)
     array(f"{where}: the table {CHECKSUMS}", checksum, np.uint32, (n,))
-    if not n:
-        raise InputError(f"{where}: the table {LENGTHS} has no shards")
     most = np.array([layout.chunk[axis] for axis in layout.axes])
     wrong = (lengths > most) | (np.arange(len(most)) == 0) & (lengths < 1)
     if wrong.any():
