@@ -60,7 +60,7 @@ class Ledger:
             self._open()
             self.file.write(piece)
         self.batches, self.offsets, self.n_mixtures = batches.tolist(), offsets.tolist(), n_mixtures
-        ends = [*self.batches[1:], n_mixtures]
+        ends = [*self.batches, n_mixtures][1:]
         for first, end, offset in zip(self.batches, ends, self.offsets, strict=True):
             self._check(first, end, *self._read(offset))
 

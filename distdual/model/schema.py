@@ -32,11 +32,15 @@ MODEL = table(
 LATENT = table({"objective": maybe(number()), "trace": each(table({}, others=True))}, others=True)
 
 CERTIFICATE = table(
-    {"lower": maybe(number()), "upper": maybe(number()), "gap": maybe(number())},
     {
-        "estimate": maybe(number()),
+        "lower": maybe(number()),
+        "upper": maybe(number()),
+        "gap": maybe(number()),
         "target": number(),
         "certified": flag,
+    },
+    {
+        "estimate": maybe(number()),
         "reason": text(),
         "support": whole(),
         "seconds": number(),

@@ -269,3 +269,10 @@ def change_checkpoint(rng: Random, output: Path) -> str:
         manifest["files"][name] = hashlib.sha256(path.read_bytes()).hexdigest()
         (folder / "manifest.json").write_text(json.dumps(manifest))
     return name
+
+
+def repair_checkpoint(folder: Path) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for name in manifest["files"]:
+        manifest["files"][name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest))

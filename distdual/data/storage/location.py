@@ -33,6 +33,19 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries; each is abou
 S3_OPTIONS = {"max_concurrency": 1}  # with more, s3fs requests the size of each object before reading it
 
 
+# Schemes of data that a model may name: folders and object stores. What else fsspec opens, such as web pages, archives
+# and hosts by ssh, only the user may name.
+NAMED_BY_MODELS = ("file", "local", "memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
+
+
+def check_scheme(where: str, url: str) -> None:
+    """Refuse to fetch from a URL that a file names, and not the user, unless its scheme is one for data."""
+    scheme = url.partition("://")[0] if "://" in url else "file"
+    if "::" in url or scheme not in NAMED_BY_MODELS:
+        known = ", ".join(NAMED_BY_MODELS)
+        raise InputError(f"{where} names {url!r}, which is none of {known}: name the data set yourself with --data")
+
+
 @dataclass(frozen=True, slots=True)
 class Location:
     """A folder and how to reach it. Its text form never shows `storage_options`."""
