@@ -65,6 +65,7 @@ OTHER_MEANINGS = {  # words equal to the name of a problem kind, outside problem
     ("estimators/latent.py", "latent"): CERTIFICATE_KEY,
     ("report/latent_chart.py", "latent"): CERTIFICATE_KEY,
     ("report/write_report.py", "latent"): CERTIFICATE_KEY,
+    ("model/schema.py", "latent"): CERTIFICATE_KEY,
     ("model/io.py", "latent"): "the array of a model folder that holds the latent values",
 }
 

@@ -30,7 +30,9 @@ def load(file: IO[bytes]) -> NDArray[Any]:
         size = math.prod(shape) * dtype.itemsize
         begin = file.tell()
         there = file.seek(0, io.SEEK_END) - begin
-        if dtype.hasobject or size > there:
+        if dtype.hasobject:
+            raise ValueError("an array of pickled objects, which are never read")
+        if size > there:
             raise ValueError(f"an array of {dtype}, {shape} is claimed by {there} bytes")
         file.seek(begin)
         content = bytearray(size)
