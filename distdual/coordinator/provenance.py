@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from distdual.data.storage.npy_io import load
+from distdual.data.storage.npy_io import load_npy
 from distdual.kernels.rows import Floats, Ints
 from distdual.schema import array, below, rising
 
@@ -68,7 +68,7 @@ class Ledger:
         if self.file is None:
             raise ValueError("the ledger is missing")
         self.file.seek(offset)
-        indptr, parts, weight = (load(self.file) for _ in range(3))
+        indptr, parts, weight = (load_npy(self.file) for _ in range(3))
         return indptr, parts, weight
 
     def _check(self, first: int, end: int, indptr: Ints, parts: Ints, weight: Floats) -> None:

@@ -176,6 +176,11 @@ class Trainer:
             self._carry_out(step)
         return step
 
+    @property
+    def filled(self) -> int:
+        """Passes that solver.max_passes does not count."""
+        return 0
+
     def _next(self, n_passes: int, *, settled: bool = True) -> Pass | Stop:
         config = self.config
         oracle = self.problem.oracle_work * self.dataset.n_examples
@@ -188,6 +193,7 @@ class Trainer:
             self.interrupted(),
             self._inexact_gap(),
             settled,
+            self.filled,
         )
         limits = Limits(
             config.schedule, config.gap, config.max_passes, config.max_seconds, config.seed, self.partition.slack

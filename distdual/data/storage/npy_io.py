@@ -20,7 +20,7 @@ ONE_AT_A_TIME = threading.RLock()
 BAD_ZIP = (ValueError, EOFError, KeyError, OSError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 
 
-def load(file: IO[bytes]) -> NDArray[Any]:
+def load_npy(file: IO[bytes]) -> NDArray[Any]:
     """The next array of a file; what is none is a ValueError or an EOFError.
 
     NumPy would allocate what the header claims; here that much must be there.
@@ -61,4 +61,4 @@ def unzip(content: bytes) -> dict[str, NDArray[Any]]:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = archive.infolist()
         check_room("an .npz file", sum(member.file_size for member in members))
-        return {member.filename.removesuffix(".npy"): load(io.BytesIO(archive.read(member))) for member in members}
+        return {member.filename.removesuffix(".npy"): load_npy(io.BytesIO(archive.read(member))) for member in members}
