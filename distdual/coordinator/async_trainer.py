@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from distdual.certificate.bounds import ShardLoss
+from distdual.certificate.bounds import ShardLoss, shard_losses
 from distdual.coordinator.run_state import PassUnderway
 from distdual.coordinator.schedule import CACHE_GAP_SHARE, INTERRUPTED, MAX_ASCENT, Pass, Piece, Stop, cut_pieces
 from distdual.coordinator.trainer import ROUND_WORK, Trainer
@@ -209,7 +209,7 @@ class AsyncTrainer(Trainer):
                 self._count(report, scan)
                 seconds = report.read_seconds + report.compute_seconds
                 self.scan_seconds += SMOOTHING * (seconds - self.scan_seconds)
-                flight.losses.append(ShardLoss(report.shard, report.version, report.loss, report.exact))
+                flight.losses += shard_losses([report])
                 if flight.plan.certify:
                     flight.new += self.config.C * report.new_loss
             if flight.slack.is_all:  # reports form a constraint only together
@@ -324,7 +324,9 @@ def whole_shards(losses: Iterable[ShardLoss]) -> list[ShardLoss]:
         known = made.get(piece.shard)
         if known is not None:
             version = piece.version if piece.version == known.version else -1
-            piece = ShardLoss(piece.shard, version, known.loss + piece.loss, known.exact and piece.exact)  # noqa: PLW2901
+            error = (a + b for a, b in zip(known.error, piece.error, strict=True))
+            loss = known.loss + piece.loss
+            piece = ShardLoss(piece.shard, version, loss, known.exact and piece.exact, *error)  # noqa: PLW2901
         made[piece.shard] = piece
     return [made[shard] for shard in sorted(made)]
 

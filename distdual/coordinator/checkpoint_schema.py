@@ -13,6 +13,7 @@ from distdual.coordinator.schedule import Cause, Piece
 from distdual.errors import InputError
 from distdual.kernels.rows import Ints
 from distdual.model.schema import DIGEST, MEMBERS
+from distdual.problems.base import Magnitude
 from distdual.report.round_log import Round, Totals
 from distdual.schema import (
     array,
@@ -61,7 +62,10 @@ PASS = table(
     }
 )
 SLACK = table({"per_group": maybe(whole(1)), "is_all": flag})
-BOUNDS = table(dict.fromkeys(("best_upper", "estimate", "lift", "best_estimate"), FREE) | {"best_version": whole(-1)})
+BOUNDS = table(
+    dict.fromkeys(("best_upper", "best_rounding", "estimate", "lift", "best_estimate"), FREE)
+    | {"best_version": whole(-1)}
+)
 UNDERWAY = table({"plan": PASS, "slack": SLACK, "losses": each(row(ShardLoss)), "done": whole()})
 SAMPLE = table({"bit_generator": choice("PCG64"), "state": table({}, others=True)}, others=True)
 SOLVER = table(
@@ -69,6 +73,8 @@ SOLVER = table(
         "n_averaged": whole(),
         "updates": whole(),
         "lower": FREE,
+        "rounding": FREE,
+        "magnitude": row(Magnitude),
         "claim": FREE,
         "reached": FREE,
         "trust": FREE,

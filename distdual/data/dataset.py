@@ -28,8 +28,10 @@ from distdual.data.shard_checks import check_shard
 from distdual.data.storage.chunks import Chunks
 from distdual.data.storage.location import Location, check_regular, clear_errors
 from distdual.errors import InputError
+from distdual.kernels.rounding import MARGIN
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Ints
 
+PLAIN_ARRAY = "{}: this is a plain Zarr array; make a data set of it with `distdual prepare`, and --labels"
 TABLES: dict[str, tuple[str, int]] = {LENGTHS: ("int64", 2), NORMS: ("float64", 1), CHECKSUMS: ("uint32", 1)}
 
 # What Zarr raises about descriptions that it cannot read, and json about those nested too deeply.
@@ -235,7 +237,8 @@ class Dataset:
         y = self._rank[arrays["y"]] if self.layout.labels else arrays["y"]
         cost, margin, tokens = (arrays.get(name) for name in ("cost", "margin", "tokens"))
         runs = {name: Runs(arrays[f"{name}_indptr"], arrays[name]) for name in self.layout.runs}
-        return Shard(number, int(self.first[number]), x, y, cost, margin, tokens, runs or None)
+        norm = MARGIN * float(self.largest_norm[number])
+        return Shard(number, int(self.first[number]), x, y, cost, margin, tokens, runs or None, norm=norm)
 
 
 class Texts(Mapping[str, str]):
@@ -355,7 +358,9 @@ def damaged(error: BaseException, sentence: str) -> InputError:
 def open_group(location: Location, store: Store, mode: Literal["r", "r+"] = "r") -> zarr.Group:
     try:
         return zarr.open_group(store, mode=mode, zarr_format=3)
-    except (zarr.errors.GroupNotFoundError, zarr.errors.ContainsArrayError, FileNotFoundError, NotADirectoryError):
+    except zarr.errors.ContainsArrayError:
+        raise InputError(PLAIN_ARRAY.format(location)) from None
+    except (zarr.errors.GroupNotFoundError, FileNotFoundError, NotADirectoryError):
         raise InputError(f"{location}: there is no data set; make one with `distdual prepare`") from None
     except UNREADABLE as error:
         raise damaged(error, f"{location}: zarr.json is damaged ({{}}); prepare it again") from None
@@ -374,7 +379,10 @@ def read_layout(location: Location, group: zarr.Group) -> Layout:
 
 def check_attributes(location: Location, attributes: Any) -> dict[str, Any]:
     if not isinstance(attributes, dict) or type(attributes.get("format")) is not int:
-        raise InputError(f"{location}: this Zarr group is not a distdual data set")
+        raise InputError(
+            f"{location}: this Zarr group is not a distdual data set; if it holds arrays of features and labels, "
+            "make a data set of them with `distdual prepare`"
+        )
     if attributes["format"] > FORMAT:
         raise InputError(
             f"{location}: data format {attributes['format']} is newer than {FORMAT}, "
