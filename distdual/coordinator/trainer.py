@@ -15,6 +15,7 @@ from distdual.certificate.bounds import Certificate, ShardLoss, objective, shard
 from distdual.cluster.base import Executor
 from distdual.config import SolverConfig
 from distdual.coordinator.auto_slack import Choice, choose
+from distdual.coordinator.report_checks import check_report
 from distdual.coordinator.run_state import PassUnderway, RunState
 from distdual.coordinator.schedule import (
     CACHE_GAP_SHARE,
@@ -30,7 +31,7 @@ from distdual.coordinator.schedule import (
     cut_expensive,
     next_step,
 )
-from distdual.coordinator.slack_partition import SlackPartition
+from distdual.coordinator.slack_partition import SlackPartition, unset_limit
 from distdual.data.dataset import TrainingData
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
@@ -104,6 +105,7 @@ class Trainer:
         self.solver = Solver(self.config.C, self.config.seed, self.prior, room)
         self.partition = SlackPartition(choice.slack, self.dataset.first, budget, self.notes)
         self.partition.check_budget(self.solver.cache)
+        log.info("cache: at most %.0f bytes of constraints", min(budget, unset_limit()))
         self.partition.tell(choice.why)
         self._check_offender_cache()
         self.state = RunState(self.solver.candidate())
@@ -336,8 +338,8 @@ class Trainer:
         reports = sorted(self.executor.reports(scans), key=lambda report: report.ticket)
         self.state.totals.wait_seconds += time.perf_counter() - begin
         self.state.totals.rounds += 1
-        for report in reports:
-            self._count(report)
+        for scan, report in zip(scans, reports, strict=True):
+            self._count(report, scan)
         return scans, reports, w
 
     def publish(self, w: Floats) -> int:
@@ -354,7 +356,8 @@ class Trainer:
         known = self._known(piece)
         return Scan(piece.shard, version, known, piece.begin, piece.end, slack, notes, recent, self.fold, ticket)
 
-    def _count(self, report: ShardReport) -> None:
+    def _count(self, report: ShardReport, scan: Scan) -> None:
+        check_report(report, scan, self.dataset.first, self.problem.n_weights)
         self.solver.meet(report.magnitude)
         self.state.totals.oracle_calls += report.n_examples
         self.state.totals.offenders += len(report.offenders.margin)
