@@ -32,9 +32,10 @@ def use_private_cache() -> bool:
     if folder is None:
         log.warning("no folder is writable: kernels are compiled in every process; set NUMBA_CACHE_DIR to one that is")
         return False
-    kept = settings.CACHE_DIR
-    if kept and not any(folder.iterdir()):
-        copy_kernels(Path(kept), folder)
+    if kept := settings.CACHE_DIR:
+        folder /= Path(kept).name  # kernels with checked indices have a folder of their own
+        if not folder.exists():
+            copy_kernels(Path(kept), folder)
     log.warning("compiled kernels are kept in %s; set NUMBA_CACHE_DIR to a writable folder to keep them longer", folder)
     settings.CACHE_DIR = os.fspath(folder)
     return True
@@ -60,6 +61,7 @@ def is_private(folder: Path) -> bool:
 
 def copy_kernels(source: Path, folder: Path) -> None:
     """Copy kernels that were compiled ahead to a folder that cannot be written to, as in an image."""
+    folder.mkdir(exist_ok=True)
     with contextlib.suppress(OSError, shutil.Error):
         shutil.copytree(source, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
 

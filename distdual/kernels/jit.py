@@ -1,5 +1,6 @@
 """The Numba decorators: the only place where Numba is configured."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -27,10 +28,17 @@ CALLED_FROM_PYTHON: dict[str, Any] = {
 COUNTING = {"_nrt": True}  # said everywhere: else a kernel takes it from whoever compiles it first
 BARE = {"_nrt": False}  # counting the references to arrays costs more than a narrow row: 110 ns a visit became 30
 
+BOUNDSCHECK = os.environ.get("DISTDUAL_BOUNDSCHECK") == "1"  # for debugging: an index out of range is an IndexError
+CHECKED: dict[str, Any] = {"boundscheck": True} if BOUNDSCHECK else {}
+
 SCALARS = (None, bool, int, float)
 
 
 SOURCES = digest_of(Path(__file__).parents[1])
+
+if BOUNDSCHECK:  # a cache of its own, or each kind of process would discard what the other kind has compiled
+    above: Any = numba.config
+    above.CACHE_DIR = str(Path(above.CACHE_DIR or Path.home() / ".cache" / "numba") / "distdual-boundscheck")
 
 
 def compiled(fn: F, **options: Any) -> F:
@@ -38,7 +46,7 @@ def compiled(fn: F, **options: Any) -> F:
 
     As part of the version, which Numba looks at first: the rest may speak of types that are no more.
     """
-    made = cached(fn, **CALLED_FROM_PYTHON, **options)
+    made = cached(fn, **CALLED_FROM_PYTHON, **CHECKED, **options)
     file = getattr(getattr(made, "_cache", None), "_cache_file", None)  # none without a cache or without Numba's JIT
     if file is not None:
         file._version = (file._version, SOURCES)
@@ -80,7 +88,7 @@ def gather_kernel(fn: F) -> F:
 
 def specialise(generic: Callable[..., Any]) -> Callable[[F], F]:
     """Register what `generic` compiles to inside kernels: a function of Numba types that returns bare code."""
-    return cast(Callable[[F], F], overload(generic, jit_options=cast(Any, {**FLAGS, **BARE})))
+    return cast(Callable[[F], F], overload(generic, jit_options=cast(Any, {**FLAGS, **BARE, **CHECKED})))
 
 
 def fetch(values: Any, place: Any) -> None:
