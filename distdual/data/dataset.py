@@ -20,7 +20,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
-from distdual.data.layout import ATTRIBUTES, CHECKSUMS, FORMAT, LENGTHS, NORMS, Axis, Layout
+from distdual.data.layout import ATTRIBUTES, CHECKSUMS, FORMAT, LENGTHS, NORMS, SEPARATORS, Axis, Layout
 from distdual.data.shard import Block, Read, Runs, Shard, run_arrays
 from distdual.data.storage.chunks import Chunks
 from distdual.data.storage.location import Location, clear_errors
@@ -47,7 +47,7 @@ class StrictStore(WrapperStore[Store]):
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
         found = await super().get(key, prototype, byte_range)
-        if found is None and "/c/" in key:
+        if found is None and ("/c/" in key or "/c." in key):
             raise MissingChunkError(key)
         return found
 
@@ -340,12 +340,22 @@ def dataset_in(location: Location, store: StrictStore) -> Dataset:
     group = open_group(location, store)
     layout = read_layout(location, group)
     try:
+        layout = replace(layout, separator=separator_of(location, group, layout))
         codecs = {spec.name: array_of(group, spec.name).metadata.to_dict()["codecs"] for spec in layout.arrays}
         texts = {name: array_of(group, text_array(name)).async_array for name in layout.texts}
         lengths, largest_norm, checksum = (np.asarray(array_of(group, name)[:]) for name in TABLES)
     except (KeyError, MissingChunkError, ValueError, RuntimeError) as error:
         raise DamagedError(f"{location}: an array is missing or damaged ({error}); prepare it again") from None
     return Dataset(location, layout, lengths, largest_norm, checksum, Chunks(location, layout, codecs), texts)
+
+
+def separator_of(location: Location, group: zarr.Group, layout: Layout) -> str:
+    """What stands between the numbers in the names of chunks, the same in all arrays."""
+    encodings = [array_of(group, spec.name).metadata.to_dict()["chunk_key_encoding"] for spec in layout.arrays]
+    for separator in SEPARATORS:
+        if all(found == {"name": "default", "configuration": {"separator": separator}} for found in encodings):
+            return separator
+    raise InputError(f"{location}: its arrays name their chunks in different ways; prepare it again")
 
 
 def open_group(location: Location, store: Store, mode: Literal["r", "r+"] = "r") -> zarr.Group:

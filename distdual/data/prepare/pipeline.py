@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from distdual.config import RETRY_SECONDS
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.layout import SCALE
 from distdual.data.prepare.appender import Appender
+from distdual.data.prepare.destination import found_at
 from distdual.data.prepare.scale import ColumnSpread, from_text, scale_columns, scale_rows, to_text
 from distdual.data.prepare.shard_cuts import SHARD_BYTES
 from distdual.data.prepare.shuffle import BUDGET_BYTES, Shuffler
@@ -23,6 +25,7 @@ from distdual.data.prepare.writer import DatasetWriter
 from distdual.data.prepare_options import Options, TestMask
 from distdual.data.shard import Block
 from distdual.data.sources.base import Attached, Source
+from distdual.data.storage.claim import Claim, claimed
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import CsrRows, DenseRows, Floats
@@ -52,19 +55,31 @@ class Named(NamedTuple):
 def write(
     sources: Sequence[Source], dest: Location, options: Options, attached: Attached | None = None
 ) -> tuple[Summary, ...]:
-    """Write all examples to `dest`, or to `dest`/train and `dest`/test; if anything fails, nothing is left there.
+    """Write all examples to `dest`, or to `dest`/train and `dest`/test; if anything fails, all is as it was.
 
-    `attached` is stored with each data set.
+    `attached` is stored with each data set. No other process may write there meanwhile.
     """
+    places = [dest / "train", dest / "test"] if options.test_fraction else [dest]
+    if not options.append and not (len(places) > 1 and dest.exists(MARK)):
+        for place in places:
+            found_at(place, overwrite=options.overwrite)  # what may not be written to is not touched
+    with contextlib.ExitStack() as stack:
+        claims = [stack.enter_context(claimed(place)) for place in places]
+        return write_claimed(sources, dest.patient(RETRY_SECONDS), claims, options, attached)
+
+
+def write_claimed(
+    sources: Sequence[Source], dest: Location, claims: Sequence[Claim], options: Options, attached: Attached | None
+) -> tuple[Summary, ...]:
     there = open_dataset(dest) if options.append else None
     factors = scale_of(sources, options, there)
     attached = scaled_attachment(attached or Attached(), options.scale, factors)
     width = Width(options.n_features if there is None else there.n_features)
     blocks = split(scaled(checked(sources, width), options.scale, factors), options)
-    first = next(blocks, None)  # a source that cannot be read must not cost the data set that is to be replaced
+    first = next(blocks, None)
     if first is None:
         raise InputError(f"{', '.join(source.name for source in sources)}: there are no examples")
-    with open_parts(dest, width, options, attached) as parts:
+    with open_parts(dest, claims, width, options, attached) as parts:
         for pair in chain([first], blocks):
             for part, block in zip(parts, pair, strict=True):
                 part.add(block)
@@ -218,33 +233,37 @@ class Part:
 
 
 @contextlib.contextmanager
-def open_parts(dest: Location, width: Width, options: Options, attached: Attached) -> Iterator[list[Part]]:
+def open_parts(
+    dest: Location, claims: Sequence[Claim], width: Width, options: Options, attached: Attached
+) -> Iterator[list[Part]]:
     """One part, or train and test; what was written is deleted if the body fails."""
-    places = [dest / "train", dest / "test"] if options.test_fraction else [dest]
+    several = len(claims) > 1
     with contextlib.ExitStack() as stack:
-        if len(places) > 1:
-            clear_interrupted(dest, places)
+        if several:
+            clear_interrupted(dest, claims)
             stack.callback(dest.remove_file, MARK)
-        writers = [stack.enter_context(new_writer(place, width, options, attached)) for place in places]
+        writers = [stack.enter_context(new_writer(claim, width, options, attached)) for claim in claims]
         for writer in writers:
             writer.codes = writers[0].codes  # a label has the same code in both
-        if len(places) > 1:
+        if several and not any(writer.replaces for writer in writers):
             dest.write(MARK, b"")
-        yield [Part(writer, new_shuffler(k, len(places), options, stack)) for k, writer in enumerate(writers)]
+        yield [Part(writer, new_shuffler(k, len(writers), options, stack)) for k, writer in enumerate(writers)]
 
 
-def clear_interrupted(dest: Location, places: list[Location]) -> None:
-    """Of two data sets that belong together an interrupted run may have finished one; take it away."""
+def clear_interrupted(dest: Location, claims: Sequence[Claim]) -> None:
+    """Of two new data sets that belong together an interrupted run may have finished one; take it away."""
     if dest.exists("zarr.json"):
         raise InputError(f"{dest}: holds a data set; choose another place for {dest}/train and {dest}/test")
     if dest.exists(MARK):
-        for place in places:
-            place.remove()
+        for claim in claims:
+            claim.location.clear()
+        dest.remove_file(MARK)
 
 
-def new_writer(place: Location, width: Width, options: Options, attached: Attached) -> DatasetWriter:
+def new_writer(claim: Claim, width: Width, options: Options, attached: Attached) -> DatasetWriter:
+    place = claim.location.patient(RETRY_SECONDS)
     if options.append:
-        return Appender(place, options.kind, n_features=options.n_features)
+        return Appender(place, options.kind, n_features=options.n_features, claim=claim)
     huge = width.found if width.found > 2**31 else None  # column numbers need 64 bits: the writer must know at once
     return DatasetWriter(
         place,
@@ -254,6 +273,7 @@ def new_writer(place: Location, width: Width, options: Options, attached: Attach
         compress=options.compress,
         overwrite=options.overwrite,
         attached=attached,
+        claim=claim,
     )
 
 

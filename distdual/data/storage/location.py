@@ -22,12 +22,14 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 PARTIAL = ".partial"  # ends the name of a local file that is being written
+CLAIM = "claim.json"  # in a folder that is being written, see claim.py
 
 # Defaults for S3, which storage_options override. A server that is down is noticed in about a second, one
 # that hangs in a minute or two; s3fs and botocore each try twice. How long a run goes on trying is `retry_seconds`.
 S3_PATIENCE = {"connect_timeout": 5, "read_timeout": 10, "retries": {"mode": "standard", "total_max_attempts": 2}}
 S3_TRIES = 2
 LIBRARIES = ("botocore", "aiobotocore", "aiohttp", "urllib3")  # what they raise is a matter of the storage
+MOST_REMOVED = 1000  # files in one request
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries; each is about twice the one before
 S3_OPTIONS = {"max_concurrency": 1}  # with more, s3fs requests the size of each object before reading it
 
@@ -132,7 +134,7 @@ class Location:
         return self.patiently(name, lambda: bool(fs.exists(f"{path}/{name}")))[0]
 
     def is_empty(self) -> bool:
-        """True if nothing is there: no folder, or one without files but those that a killed write has left.
+        """True if nothing is there but a claim: no folder, or one without files but those of a killed write.
 
         A bucket has to exist.
         """
@@ -142,10 +144,10 @@ class Location:
             if self.is_s3:
                 return _is_empty_prefix(fs, path)
             if not self.remote:
-                return not os.path.isfile(path) and all(name.endswith(PARTIAL) for name in files_below(path))
+                return not os.path.isfile(path) and all(is_transient(name) for name in files_below(path))
             fs.invalidate_cache()
             try:
-                return not fs.ls(path, detail=False)
+                return all(is_transient(name) for name in fs.ls(path, detail=False))
             except FileNotFoundError:
                 return True
 
@@ -177,6 +179,26 @@ class Location:
                     fs.rm(names)
                     if not _is_empty_prefix(fs, path):  # s3fs does not report what it was not allowed to delete
                         raise PermissionError(path)
+
+        self.patiently("", delete)
+
+    def clear(self, keep: Callable[[str], bool] = lambda _: False) -> None:
+        """Delete the files in the folder and below it, but not a claim and those whose names `keep` takes."""
+        fs, path = self.filesystem()
+
+        def unwanted() -> list[str]:
+            fs.invalidate_cache()
+            names = [name[len(path) + 1 :] for name in fs.find(path)]
+            return [f"{path}/{name}" for name in names if name != CLAIM and not keep(name)]
+
+        def delete() -> None:
+            old = unwanted()
+            for n in range(0, len(old), MOST_REMOVED):
+                fs.rm(old[n : n + MOST_REMOVED])
+            if not self.remote:
+                remove_empty_folders(path)
+            elif old and unwanted():  # s3fs does not report what it was not allowed to delete
+                raise PermissionError(path)
 
         self.patiently("", delete)
 
@@ -220,6 +242,19 @@ def files_below(folder: str) -> Iterator[str]:
     return (name for _, _, files in os.walk(folder, onerror=raise_it) for name in files)
 
 
+def remove_empty_folders(path: str) -> None:
+    """Remove the empty folders below this one."""
+    for folder, _, _ in os.walk(path, topdown=False):
+        if folder != path:
+            with contextlib.suppress(OSError):  # not empty
+                os.rmdir(folder)
+
+
+def is_transient(path: str) -> bool:
+    """Whether a file is part of nothing: a claim, or what a killed write has left."""
+    return path.endswith(PARTIAL) or path.rpartition("/")[2] == CLAIM
+
+
 def raise_it(error: OSError) -> None:
     """What cannot be listed is not empty; that there is no folder is no error."""
     if not isinstance(error, FileNotFoundError):
@@ -231,15 +266,19 @@ def write_local(target: str, content: bytes) -> None:
     os.makedirs(os.path.dirname(target), exist_ok=True)
     partial = target + PARTIAL
     try:
-        with open(partial, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        write_synced(partial, content)
         os.replace(partial, target)
     except BaseException:
         with contextlib.suppress(OSError):
             os.remove(partial)
         raise
+
+
+def write_synced(path: str, content: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def without_secrets(text: str, options: Any) -> str:
@@ -255,7 +294,7 @@ def without_secrets(text: str, options: Any) -> str:
 def _sentence(name: str, error: Exception) -> InputError | None:
     """What to tell about `error`, or None if it is no matter of storage."""
     if isinstance(error, FileNotFoundError):
-        missing = "there is no such bucket" if _code(error) == "NoSuchBucket" else "not found"
+        missing = "there is no such bucket" if error_code(error) == "NoSuchBucket" else "not found"
         return InputError(f"{name}: {missing}")
     if isinstance(error, PermissionError):
         return InputError(f"{name}: no permission; check the credentials and the access rights")
@@ -276,7 +315,7 @@ def _is_storage_failure(error: Exception) -> bool:
     return isinstance(error, OSError | TimeoutError | HTTPException) or home in LIBRARIES
 
 
-def _code(error: BaseException) -> str | None:
+def error_code(error: BaseException) -> str | None:
     """The S3 error code that s3fs translated into `error`."""
     response = getattr(error.__cause__, "response", None) or {}
     code = response.get("Error", {}).get("Code")
@@ -284,8 +323,8 @@ def _code(error: BaseException) -> str | None:
 
 
 def _is_empty_prefix(fs: Any, path: str) -> bool:
-    """One small request, where fs.ls would list the parent folder too."""
+    """One small request, where fs.ls would list the parent folder too. A claim does not count."""
     bucket, key, _ = fs.split_path(path)
     prefix = f"{key.rstrip('/')}/" if key else ""
-    found = fs.call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, MaxKeys=1)
-    return not found.get("Contents") and not found.get("CommonPrefixes")
+    found = fs.call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, MaxKeys=2)
+    return all(each["Key"] == prefix + CLAIM for each in found.get("Contents", ()))
