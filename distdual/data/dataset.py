@@ -27,6 +27,7 @@ from distdual.data.storage.location import Location, clear_errors
 from distdual.errors import InputError
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Ints
 
+CHANGED_ON_THE_WAY = "FlexibleChecksumError"  # botocore's: the object has another checksum than its server says
 TABLES = (LENGTHS, NORMS, CHECKSUMS)
 
 
@@ -332,6 +333,15 @@ def open_dataset(location: Location) -> Dataset:
     A storage that does not answer is an error at once: the address may be wrong. Shards are read patiently.
     """
     store = StrictStore(zarr_store(location, read_only=True))
+    try:
+        return described(location, store)
+    except InputError as error:
+        if not isinstance(error, DamagedError) and CHANGED_ON_THE_WAY not in str(error):
+            raise
+        return described(location, store)  # what was damaged on its way only is whole the second time
+
+
+def described(location: Location, store: StrictStore) -> Dataset:
     with clear_errors(location.url):
         return dataset_in(location.absolute(), store)
 

@@ -152,12 +152,12 @@ class LeasedClaim:
     def _content(self) -> bytes:
         return signature(self.owner, token=self.token, renewed=time.time())
 
-    def _renew(self) -> None:
+    def _renew(self, patience: float = 0.0) -> None:
         with self.renewing:
             if self.lost or self.over.is_set():
                 return
             try:
-                self.version = write_if(self.location.patient(0), CLAIM, self._content(), self.version)
+                self.version = write_if(self.location.patient(patience), CLAIM, self._content(), self.version)
                 self.renewed = now()
             except ChangedError:
                 self.lost = True
@@ -171,7 +171,7 @@ class LeasedClaim:
 
     def check(self) -> None:
         if now() - self.renewed > LEASE / 2:
-            self._renew()
+            self._renew(patience=LEASE)
         if self.lost:
             raise Superseded(f"{self.location}: another process has taken over, as this one was silent for too long")
 

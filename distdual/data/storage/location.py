@@ -5,6 +5,7 @@ import itertools
 import logging
 import os
 import random
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,13 @@ CLAIM = "claim.json"  # in a folder that is being written, see claim.py
 # that hangs in a minute or two; s3fs and botocore each try twice. How long a run goes on trying is `retry_seconds`.
 S3_PATIENCE = {"connect_timeout": 5, "read_timeout": 10, "retries": {"mode": "standard", "total_max_attempts": 2}}
 S3_TRIES = 2
+REFUSALS = {  # what S3 says of credentials, and what it means
+    "RequestTimeTooSkewed": "the storage refuses the clock of this machine, which is minutes off; set it",
+    "InvalidAccessKeyId": "the storage does not know the access key; check the credentials",
+    "SignatureDoesNotMatch": "the secret does not belong to the access key; check the credentials",
+    "ExpiredToken": "the session token has expired; get new credentials",
+    "InvalidToken": "the storage does not know the session token; get new credentials",
+}
 LIBRARIES = ("botocore", "aiobotocore", "aiohttp", "urllib3")  # what they raise is a matter of the storage
 MOST_REMOVED = 1000  # files in one request
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries; each is about twice the one before
@@ -106,7 +114,7 @@ class Location:
         end, pause = time.monotonic() + self.retry_seconds, FIRST_PAUSE
         for n in itertools.count(1):
             try:
-                with clear_errors(f"{self.url}/{name}" if name else self.url):
+                with clear_errors(f"{self.url}/{name}" if name else self.url), self._refusals_explained():
                     return attempt(), n
             except StorageError as error:
                 wait = pause * random.uniform(0.5, 1.5)  # or all workers would come back at the same moment
@@ -116,6 +124,24 @@ class Location:
             time.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)
         raise AssertionError
+
+    @contextlib.contextmanager
+    def _refusals_explained(self) -> Iterator[None]:
+        """Ask an S3 server why it refuses a request: its answer to a HEAD has no reason in it."""
+        try:
+            yield
+        except PermissionError as error:
+            if not self.is_s3 or error_code(error) in REFUSALS:
+                raise
+            fs, path = self.filesystem()
+            try:
+                fs.call_s3("list_objects_v2", Bucket=fs.split_path(path)[0], MaxKeys=1)
+            except PermissionError as again:
+                if error_code(again) in REFUSALS:
+                    raise again from again.__cause__
+            except Exception as again:
+                log.debug("the storage did not say why it refuses: %s", type(again).__name__)
+            raise
 
     def read(self, name: str) -> bytes:
         fs, path = self.filesystem()
@@ -127,6 +153,13 @@ class Location:
         target = f"{path}/{name}"
         store = fs.pipe_file if self.remote else write_local
         self.patiently(name, lambda: store(target, content))
+
+    def copy(self, name: str, to: "Location") -> None:
+        """Copy one file to another folder of the same storage; readers see all of it or nothing."""
+        fs, path = self.filesystem()
+        target = f"{to.filesystem()[1]}/{name}"
+        store = fs.cp_file if self.remote else copy_local
+        self.patiently(name, lambda: store(f"{path}/{name}", target))
 
     def exists(self, name: str) -> bool:
         fs, path = self.filesystem()
@@ -274,6 +307,21 @@ def write_local(target: str, content: bytes) -> None:
         raise
 
 
+def copy_local(source: str, target: str) -> None:
+    """Copy by a link, which takes no room, where the disk knows links."""
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    partial = target + PARTIAL
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(partial)
+    try:
+        os.link(source, partial)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(source, partial)
+    os.replace(partial, target)
+
+
 def write_synced(path: str, content: bytes) -> None:
     with open(path, "wb") as file:
         file.write(content)
@@ -296,6 +344,8 @@ def _sentence(name: str, error: Exception) -> InputError | None:
     if isinstance(error, FileNotFoundError):
         missing = "there is no such bucket" if error_code(error) == "NoSuchBucket" else "not found"
         return InputError(f"{name}: {missing}")
+    if isinstance(error, PermissionError) and (reason := REFUSALS.get(error_code(error) or "")):
+        return InputError(f"{name}: no permission: {reason}")
     if isinstance(error, PermissionError):
         return InputError(f"{name}: no permission; check the credentials and the access rights")
     if isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError):
