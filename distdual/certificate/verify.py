@@ -90,7 +90,8 @@ def verify(
     `problem` names the class of a model of a user's own problem: "package.module:Class" or the class itself.
     """
     folder = model if isinstance(model, Location) else Location(model)
-    claimed = load_model(folder, problem)
+    folder = folder.patient(RETRY_SECONDS)
+    claimed = load_model(folder.patient(0), problem)  # the address may be wrong
     source = data if isinstance(data, Location) else Location(data or claimed.data.url, folder.storage_options)
     whole = open_dataset(source.patient(RETRY_SECONDS))
     dataset = trained_on(claimed, whole)

@@ -12,6 +12,7 @@ run.json           during a run: the files to remove if the run is not resumed
 checkpoint/        of an unfinished run, see coordinator/checkpoint.py
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.dataset import Dataset
+from distdual.data.storage.claim import Claim, claimed
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
@@ -38,6 +40,7 @@ from distdual.model.dual import (
     read_dual,
     read_npy,
 )
+from distdual.model.replace_files import create_files, current, replace_files
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import Completed, LatentProblem
 from distdual.problems.registry import Named, problem_from, texts_of
@@ -47,6 +50,7 @@ CHECKPOINT = "checkpoint"
 MANIFEST = "manifest.json"  # written last; completes a checkpoint
 FORMAT = 2  # 1: support constraints of single examples only
 LATENT = ("latent", "latent_indptr")
+READS = 3  # attempts at a model that another process replaces meanwhile
 
 PRIOR: dict[str, tuple[Any, tuple[int, ...]]] = {
     "mean": (np.float64, (1,)),
@@ -76,9 +80,17 @@ class Model:
     certificate: dict[str, Any]  # lower, upper, gap, target, certified, and statistics of training
     config: dict[str, Any]  # of the run
 
-    def save(self, location: Location, *, overwrite: bool = False) -> None:
-        """Write the folder, model.json last."""
-        claim(location, overwrite=overwrite)
+    def save(self, location: Location, *, overwrite: bool = False, claim: Claim | None = None) -> None:
+        """Write the folder, model.json last; a model that is there stays whole until the new one is.
+
+        `claim` is the caller's on the folder, if it has one.
+        """
+        check_output(location, overwrite=overwrite)
+        with contextlib.nullcontext(claim) if claim else claimed(location) as held:
+            held.check()
+            self._write(location)
+
+    def _write(self, location: Location) -> None:
         files = {
             "weights.npy": npy(self.w),
             **{f"dual/{name}.npy": npy(array) for name, array in self.dual.arrays().items()},
@@ -90,7 +102,10 @@ class Model:
         if isinstance(self.problem, Completed):
             files |= {f"{name}.npy": npy(array) for name, array in latent_arrays(self.problem).items()}
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-        files["certificate.json"] = to_json({**self.certificate, "sha256": digests})
+        files = {
+            "certificate.json": to_json({**self.certificate, "sha256": digests}),
+            **files,
+        }  # first: shows who wrote
         about = to_json(
             {
                 "format": 1 if isinstance(self.dual, Dual) else FORMAT,
@@ -108,21 +123,29 @@ class Model:
                 "config": self.config,
             }
         )
-        before = read_json(location, "model.json").get("members") if location.exists("model.json") else None
-        location.remove_file("model.json")
-        for name, content in files.items():
-            location.write(name, content)
-        for name in (*LATENT, *(f"dual/{name}" for name in FILES)):
-            if f"{name}.npy" not in files:
-                location.remove_file(f"{name}.npy")
-        location.remove_file("run.json")  # its files now belong to a model
-        location.write("model.json", about)
+        files["model.json"] = about
+        if not location.exists("model.json"):
+            create_files(location, files, "model.json")
+            location.remove_file("run.json")  # its files now belong to a model
+            return
+        before = members_at(location)
+        every = (*LATENT, *(f"dual/{name}" for name in FILES))
+        replace_files(location, files, [f"{name}.npy" for name in every if f"{name}.npy" not in files])
+        location.remove_file("run.json")
         own = self.dual.members if isinstance(self.dual, GroupDual) else None
-        if is_members_folder(before) and before != own:
-            (location / str(before)).remove()
+        if before is not None and before != own:
+            (location / before).remove()
 
 
-def claim(location: Location, *, overwrite: bool) -> None:
+def members_at(location: Location) -> str | None:
+    """The folder of members files that belongs to the model of a folder, if any."""
+    if not location.exists("model.json"):
+        return None
+    members = read_json(current(location), "model.json").get("members")
+    return str(members) if is_members_folder(members) else None
+
+
+def check_output(location: Location, *, overwrite: bool) -> None:
     """Raise unless a model may be written here."""
     if location.is_empty():
         return
@@ -143,7 +166,7 @@ def remove_unfinished(location: Location) -> None:
     (location / CHECKPOINT).remove_file(MANIFEST)  # first, so that no run resumes from an incomplete checkpoint
     noted = location.exists("run.json")
     folder = read_json(location, "run.json").get("members") if noted else None
-    if is_members_folder(folder):
+    if is_members_folder(folder) and folder != members_at(location):  # a run killed after its model was written
         (location / str(folder)).remove()
     (location / CHECKPOINT).remove()
     if noted:
@@ -172,6 +195,26 @@ def load_model(location: Location, problem: Named | None = None) -> Model:
     A model of a user's own problem needs `problem`: the class, or its name as "package.module:Class". A name that only
     the folder contains is never imported.
     """
+    for _ in range(READS):
+        source = current(location)
+        before = digests_at(source)
+        try:
+            model = read_model(source, problem)
+        except InputError:
+            if current(location) == source and digests_at(source) == before:
+                raise
+            continue
+        if current(location) == source and digests_at(source) == before:
+            return model
+    raise InputError(f"{location}: the model is being replaced again and again; try later")
+
+
+def digests_at(location: Location) -> bytes:
+    """What differs between two models, whatever they have in common; nothing if there is none."""
+    return location.read("certificate.json") if location.exists("certificate.json") else b""
+
+
+def read_model(location: Location, problem: Named | None) -> Model:
     about = read_about(location)
     try:
         with naming(location):
@@ -242,6 +285,7 @@ def read_prior(location: Location, name: str) -> NDArray[Any]:
 
 def changed_files(location: Location, certificate: dict[str, Any]) -> list[str]:
     """Return the files of a model folder whose digests differ from those of training."""
+    location = current(location)
     digests = certificate.get("sha256", {})
     if not isinstance(digests, dict):
         raise InputError(f"{location}/certificate.json: sha256 must hold a digest for each file")
