@@ -20,11 +20,14 @@ from distdual.problems.base import Offenders
 from distdual.problems.registry import build, own_class
 from distdual.problems.user.latent import LatentUserProblem
 from distdual.problems.user.problem import UserProblem
+from distdual.problems.user.time_limit import OvertimeError, time_limit
 
 N_EXAMPLES = 40  # that are looked at
 MOST_OUTPUTS = 10_000  # of an example that are tried
 N_RANDOM = 20  # outputs tried where they cannot be listed
 EXACT = 1e-6  # relative to ||w|| ||φ||: feature maps may be computed in float32
+CHECK = 0.2  # share of an example's time limit that a whole check may take
+HANGS = "did not return within"
 MEASURE = 0.3  # seconds, at the least, to measure speed
 DEFAULTS: dict[str, Any] = {"n_features": 4, "classes": ["0", "1", "2"]}
 
@@ -67,12 +70,20 @@ def check_problem(
         "threads": check_threads,
         "speed": check_speed,
     }
-    return [outcome(each, test, problem, shard) for each, test in tests.items()]
+    found = list[Check]()
+    for each, test in tests.items():
+        found.append(outcome(each, test, problem, shard))
+        if HANGS in found[-1].sentence:
+            break  # the other checks would hang as well
+    return found
 
 
 def outcome(name: str, test: Callable[[UserProblem, Shard], str], problem: UserProblem, shard: Shard) -> Check:
     try:
-        return Check(name, True, test(problem, shard))
+        with time_limit(CHECK * problem.oracle_seconds):
+            return Check(name, True, test(problem, shard))
+    except OvertimeError:
+        return Check(name, False, f"{HANGS} {CHECK * problem.oracle_seconds:g} s (oracle_seconds of its class)")
     except (Broken, InputError) as error:
         return Check(name, False, str(error))
     except Exception as error:  # the user's code may raise anything, and the other checks are still of use
