@@ -60,6 +60,24 @@ settings_option = click.option(
     help="Override a config key, e.g. solver.C=0.1; repeatable.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+
+
+def read_price(_: click.Context, __: click.Parameter, text: str | None) -> Any:
+    """Read the prices first, since `--price CONFIG.toml` takes the config for them."""
+    from distdual.report.price import DEFAULT, parse_price
+
+    return None if text is None else parse_price(DEFAULT if text == "default" else text)
+
+
+price_option = click.option(
+    "--price",
+    is_flag=False,
+    flag_value="default",
+    metavar="[GB,GETS]",
+    is_eager=True,
+    callback=read_price,
+    help="Show what reading costs, by prices per GB and per 1,000 GETs; default: 0,0.0004.",
+)
 storage_option = click.option(
     "--storage-options",
     "storage_file",

@@ -28,6 +28,7 @@ from distdual.cluster.dask_tasks import (
     shrinking_chunks,
 )
 from distdual.cluster.dask_worker import Latent, ShardWork, TaskDone, TaskWork, load_bundle, work_on_shards
+from distdual.cluster.resources import of_workers
 from distdual.cluster.same_sources import HERE, ForeignWorkerError, is_same
 from distdual.config import ClusterConfig
 from distdual.data.dataset import Dataset
@@ -99,9 +100,9 @@ class DaskExecutor:
         self.everywhere = True  # whether to scatter to all workers at once
         self.shared: Scattered | None = None  # the problem, without the latent values of each shard
         self.scans = Flight()
-        room = sum(worker["memory_limit"] or 0 for worker in self.cluster.workers.values())
         self.bundle = bundle_size(dataset, self.slots)
-        self.loaded: dict[int, Any] | None = {} if 2 * dataset.nbytes <= room else None  # by bundle number
+        keep = of_workers(self.cluster.workers).keep(dataset.nbytes)
+        self.loaded: dict[int, Any] | None = {} if keep else None  # by bundle number
         self.seen: set[int] = set()  # shards whose read cost is already reported
         self.seconds = scan_seconds(dataset, problem)  # per scan
 

@@ -17,5 +17,6 @@ checkpoint       snapshots in a folder, written atomically
 finished         the model of a finished run, which need not be trained again
 warm_start       a run that starts from the α of a model
 run              from a config to a certified model
+dry_run          what such a run would read, hold and cost
 sweep_c          cross-validation over a path of C
 """

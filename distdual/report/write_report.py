@@ -10,6 +10,7 @@ from distdual.model.replace_files import current
 from distdual.report.log_reader import Line, read_log
 from distdual.report.page import Run, page
 from distdual.report.plots import new_figure, plot_run
+from distdual.report.price import Price
 
 
 class Found(NamedTuple):
@@ -17,11 +18,12 @@ class Found(NamedTuple):
     lines: list[Line]
     certificate: dict[str, Any] | None  # None for a log without a model
 
-    def about(self, name: str) -> Run:
-        return Run(self.lines, name, self.certificate, None if self.certificate is None else self.certificate["target"])
+    def about(self, name: str, price: Price | None = None) -> Run:
+        target = None if self.certificate is None else self.certificate["target"]
+        return Run(self.lines, name, self.certificate, target, price=price)
 
 
-def write_report(run: str, out: Path | None = None, *, png: bool = True) -> list[Path]:
+def write_report(run: str, out: Path | None = None, *, png: bool = True, price: Price | None = None) -> list[Path]:
     """Write the report of a run and return its files, by default next to the log and named after it."""
     found = find(run)
     target = out or found.log.with_suffix(".html")
@@ -32,7 +34,7 @@ def write_report(run: str, out: Path | None = None, *, png: bool = True) -> list
         new_figure(1, 1)  # fails early if matplotlib is missing
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(page(found.about(run)), encoding="utf-8")
+        target.write_text(page(found.about(run, price)), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror}") from None
     if png:
