@@ -15,7 +15,7 @@ from distdual.json_floats import finite_values
 
 NOT_CERTIFIED = 1
 BAD_INPUT = 2
-INTERRUPTED = 130
+EXIT_INTERRUPTED = 130
 
 # Without markup, since paths may contain brackets and colons.
 stderr = Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -113,11 +113,15 @@ def print_json(value: dict[str, Any]) -> None:
     click.echo(json.dumps(finite_values(value)))
 
 
-def next_step(certificate: dict[str, Any]) -> str:
+def advice(certificate: dict[str, Any]) -> str:
     """Advice for a run that did not prove its target gap."""
     cause, go_on = certificate["stopped_by"], f"solver.start={certificate['model']} continues from its dual"
     if certificate["estimate"] is not None:
         return "inexact inference proves no upper bound; an exact argmax does (exact = True)"
+    if cause == "contradiction":
+        return (
+            "correct what the sentence above names; no further pass can help (`distdual check-problem` tests an oracle)"
+        )
     if cause == "interrupted":
         return f"the bounds hold; {go_on}"
     if cause == "one-pass":

@@ -4,6 +4,7 @@ import copy
 import math
 import warnings
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -11,24 +12,28 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig, SolverConfig, convert, parse
-from distdual.coordinator.run import check_columns, single_dual, summarise
+from distdual.coordinator.run import check_columns, dual_of, single_dual, summarise
 from distdual.coordinator.trainer import Outcome, Trainer
 from distdual.coordinator.warm_start import FREE_TO_CHANGE, carry_over
 from distdual.data.dataset import Dataset
 from distdual.data.in_memory import MemoryDataset, coded_in_memory
+from distdual.data.preprocess.preprocessing import RAW, check_same, of_dataset
 from distdual.data.shard import Block, join_blocks
 from distdual.errors import InputError
 from distdual.estimators.inputs import Data, Given, codes_of, is_path, names_of, open_stored
+from distdual.estimators.model_folder import data_info, save_model, set_model, set_names
 from distdual.kernels.rows import Floats
 from distdual.model.dual import Dual
-from distdual.model.predict import label_array
+from distdual.model.io import Model, load_model
+from distdual.model.predict import check_width, label_array
 from distdual.problems.base import Problem
 
 
-class Start(NamedTuple):
+class LastFit(NamedTuple):
     """The result of a run as a warm start for the next one."""
 
     dual: Dual
@@ -49,6 +54,7 @@ def rows_described(problem: Problem) -> dict[str, Any]:
     return {key: value for key, value in problem.describe().items() if key not in FREE_TO_CHANGE}
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DualEstimator(BaseEstimator, ABC):
     """Base class of all estimators. Common parameters:
 
@@ -67,48 +73,38 @@ class DualEstimator(BaseEstimator, ABC):
     `n_features_in_`.
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        gap: float = 1e-3,
-        schedule: str = "slope",
-        prune: str = "idle:3",
-        max_passes: int = 200,
-        max_seconds: float = math.inf,
-        random_state: Any = None,
-        warm_start: bool = False,
-        client: Any = None,
-        storage_options: dict[str, Any] | None = None,
-    ) -> None:
-        self.C = C
-        self.gap = gap
-        self.schedule = schedule
-        self.prune = prune
-        self.max_passes = max_passes
-        self.max_seconds = max_seconds
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.client = client
-        self.storage_options = storage_options
+    C: float = field(default=1.0, kw_only=False)
+    gap: float = 1e-3
+    schedule: str = "slope"
+    prune: str = "idle:3"
+    max_passes: int = 200
+    max_seconds: float = math.inf
+    random_state: Any = None
+    warm_start: bool = False
+    client: Any = None
+    storage_options: dict[str, Any] | None = None
 
     # --- training
 
     def _solver_config(self) -> SolverConfig:
         names = ("C", "gap", "schedule", "prune", "max_passes", "max_seconds")
-        options = {name: plain(getattr(self, name)) for name in names}
+        options = {name: python_scalar(getattr(self, name)) for name in names}
         options |= {"seed": seed_of(self.random_state), "slack": "example"}
         return parse(SolverConfig, options, type(self).__name__)
 
     def _number(self, name: str) -> float:
         """The value of a parameter that must be a number."""
-        return float(convert(float, plain(getattr(self, name)), type(self).__name__, name))
+        return float(convert(float, python_scalar(getattr(self, name)), type(self).__name__, name))
 
     def _fit(self, X: Any, given: Given) -> Self:
         """Implementation of `fit`: train from scratch, or with `warm_start` from the α of the same data."""
-        data = self._stored(X, given) if is_path(X) else self._dataset(self._block(X, given, first=True, keep=False))
+        if is_path(X):
+            data: Data = self._stored(X, given)
+        else:
+            self.preprocessing_ = RAW
+            data = self._dataset(self._block(X, given, first=True, keep=False))
         problem = self._problem_for(data)
-        last: Start | None = getattr(self, "_start", None) if self.warm_start else None
+        last: LastFit | None = getattr(self, "_start", None) if self.warm_start else None
         warm = last is not None and last.is_for(problem) and last.is_prefix_of(data)
         self._train(data, problem, start=last if warm else None, keep=bool(self.warm_start))
         self._seen: Block | None = None
@@ -119,9 +115,13 @@ class DualEstimator(BaseEstimator, ABC):
         """Implementation of `partial_fit`: train on all examples seen, starting from the α of the earlier ones."""
         first = self._is_first_call(stored=is_path(X))
         block = None if is_path(X) else self._join(self._block(X, given, first=first, keep=True))
-        data = self._stored(X, given) if block is None else self._dataset(block)
+        if block is None:
+            data: Data = self._stored(X, given)
+        else:
+            self.preprocessing_ = RAW
+            data = self._dataset(block)
         problem = self._problem_for(data)
-        last: Start | None = getattr(self, "_start", None)
+        last: LastFit | None = getattr(self, "_start", None)
         if block is None and last is not None and not last.is_prefix_of(data):
             raise InputError(f"{data.location}: partial_fit needs the same data set as before, with shards appended")
         self._train(data, problem, start=last if last and last.is_for(problem) else None, keep=True)
@@ -129,7 +129,7 @@ class DualEstimator(BaseEstimator, ABC):
         self._warn()
         return self
 
-    def _train(self, data: Data, problem: Problem, *, start: Start | None, keep: bool) -> None:
+    def _train(self, data: Data, problem: Problem, *, start: LastFit | None, keep: bool) -> None:
         """Train and set the fitted attributes; `keep` saves α for a later warm start."""
         config = self._solver_config()
         if isinstance(data, Dataset):
@@ -143,6 +143,9 @@ class DualEstimator(BaseEstimator, ABC):
         self.n_iter_ = outcome.totals.passes
         self._problem, self._w = problem, outcome.w
         self._start = start_after(outcome, config.C, problem, data) if keep else None
+        # The support of arrays that are gone proves nothing to others; that of a data set can be verified.
+        self._dual = single_dual(outcome) if isinstance(data, Dataset) else dual_of(outcome, "summary", None)
+        self._data = data_info(data)
         self._set_weights(outcome.w, problem)
 
     # --- implemented by subclasses
@@ -162,7 +165,17 @@ class DualEstimator(BaseEstimator, ABC):
     def _stored(self, path: Any, given: Given) -> Dataset:
         dataset = open_stored(path, self.storage_options, given)
         self.n_features_in_ = dataset.n_features
+        self.preprocessing_ = of_dataset(dataset)
+        set_names(self, self.preprocessing_)
         self._learn_classes(label_array(dataset.classes))
+        return dataset
+
+    def _open_like(self, path: Any, given: Given) -> Dataset:
+        """Open a data set to predict on, whose features were made as those of `fit`."""
+        dataset = open_stored(path, self.storage_options, given)
+        remedy = "prepare it with like, and the data set that the estimator was fitted on"
+        check_same(self.preprocessing_, dataset, f"this {type(self).__name__} was fitted on features", remedy)
+        check_width(self.n_features_in_, dataset)
         return dataset
 
     def _dataset(self, block: Block) -> MemoryDataset:
@@ -225,6 +238,26 @@ class DualEstimator(BaseEstimator, ABC):
             stacklevel=4,  # the caller of fit
         )
 
+    # --- model folders
+
+    @classmethod
+    def from_model(cls, model: Any, *, storage_options: dict[str, Any] | None = None) -> Self:
+        """The fitted estimator of a model, or of the model folder at a path or URL.
+
+        Rows to predict are raw, as before `prepare`: a data frame or a list of dicts for models of tables.
+        """
+        made = cls(storage_options=storage_options)
+        set_model(made, model if isinstance(model, Model) else load_model(model, storage_options=storage_options))
+        return made
+
+    def save(self, url: Any, *, overwrite: bool = False) -> None:
+        """Write a model folder, which `distdual predict` and `from_model` read.
+
+        `distdual verify` recomputes the certificate if `fit` was given a data set.
+        """
+        check_is_fitted(self)
+        save_model(self, url, overwrite=overwrite)
+
     # --- scikit-learn's protocol
 
     def __sklearn_tags__(self) -> Any:
@@ -243,8 +276,8 @@ class DualEstimator(BaseEstimator, ABC):
         return made
 
 
-def start_after(outcome: Outcome, C: float, problem: Problem, data: Data) -> Start:
-    return Start(single_dual(outcome), C, rows_described(problem), data.checksum)
+def start_after(outcome: Outcome, C: float, problem: Problem, data: Data) -> LastFit:
+    return LastFit(single_dual(outcome), C, rows_described(problem), data.checksum)
 
 
 def with_costs(block: Block) -> Block:
@@ -254,10 +287,10 @@ def with_costs(block: Block) -> Block:
 def seed_of(random_state: Any) -> Any:
     """0 for None, an integer unchanged, or a number drawn from a RandomState."""
     if random_state is None or isinstance(random_state, int | np.integer):
-        return plain(random_state or 0)
+        return python_scalar(random_state or 0)
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def plain(value: Any) -> Any:
+def python_scalar(value: Any) -> Any:
     """Convert a NumPy scalar to a Python one."""
     return value.item() if isinstance(value, np.generic) else value

@@ -4,6 +4,7 @@ weights.npy        float64 weights, the bias weight last if there is one
 model.json         the problem, C, the data set; written last, so that a folder without it holds no model
 certificate.json   lower, upper, gap, and the digests of all other files
 prior/             mean.npy, precision.npy, nonnegative.npy, where given
+preprocessing/     columns.json, scale.txt, vocabulary.txt: how raw rows become features, where they need any of it
 problem/           texts that define the problem, such as grammar.txt of parsing
 latent.npy         of a latent problem: the latent values in the certified convex problem …
 latent_indptr.npy  … and where those of each example begin, if each token has one
@@ -15,7 +16,7 @@ checkpoint/        of an unfinished run, see coordinator/checkpoint.py
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,9 +24,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+import distdual
 from distdual.data.dataset import Dataset
+from distdual.data.preprocess.preprocessing import Preprocessing, of_model
 from distdual.data.storage.claim import Claim, claimed
-from distdual.data.storage.location import Location
+from distdual.data.storage.location import Location, Place, as_location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
 from distdual.model.dual import (
@@ -43,12 +46,12 @@ from distdual.model.dual import (
 from distdual.model.replace_files import create_files, current, replace_files
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import Completed, LatentProblem
-from distdual.problems.registry import Named, problem_from, texts_of
+from distdual.problems.registry import KindOrClass, problem_from, texts_of
 from distdual.solver.regularizer import Prior
 
 CHECKPOINT = "checkpoint"
 MANIFEST = "manifest.json"  # written last; completes a checkpoint
-FORMAT = 2  # 1: support constraints of single examples only
+MODEL_FORMAT = 2  # 1: support constraints of single examples only
 LATENT = ("latent", "latent_indptr")
 READS = 3  # attempts at a model that another process replaces meanwhile
 
@@ -79,6 +82,18 @@ class Model:
     data: DataInfo
     certificate: dict[str, Any]  # lower, upper, gap, target, certified, and statistics of training
     config: dict[str, Any]  # of the run
+    preprocessing: Preprocessing | None = None  # of the features; None for models of version 0.2.0, which lack it
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        return None if self.preprocessing is None else self.preprocessing.feature_names
+
+    def to_estimator(self) -> Any:
+        """The fitted scikit-learn estimator: SVC, SVR or ChainSVM. It takes raw rows."""
+        name = self.problem.estimator
+        if name is None:
+            raise InputError(f"a {self.problem.kind} model has no estimator; predict with distdual.predict")
+        return getattr(distdual, name).from_model(self)
 
     def save(self, location: Location, *, overwrite: bool = False, claim: Claim | None = None) -> None:
         """Write the folder, model.json last; a model that is there stays whole until the new one is.
@@ -101,6 +116,7 @@ class Model:
         files |= {f"problem/{name}.txt": getattr(self.problem, name).encode() for name in self.problem.texts}
         if isinstance(self.problem, Completed):
             files |= {f"{name}.npy": npy(array) for name, array in latent_arrays(self.problem).items()}
+        files |= {} if self.preprocessing is None else self.preprocessing.files()
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
         files = {
             "certificate.json": to_json({**self.certificate, "sha256": digests}),
@@ -108,9 +124,11 @@ class Model:
         }  # first: shows who wrote
         about = to_json(
             {
-                "format": 1 if isinstance(self.dual, Dual) else FORMAT,
+                "format": 1 if isinstance(self.dual, Dual) else MODEL_FORMAT,
+                "distdual": distdual.__version__,
                 "problem": self.problem.describe(),
                 "C": self.C,
+                **describe_features(self.preprocessing),
                 **describe_dual(self.dual),
                 "prior": list(given),
                 "data": {
@@ -143,6 +161,18 @@ def members_at(location: Location) -> str | None:
         return None
     members = read_json(current(location), "model.json").get("members")
     return str(members) if is_members_folder(members) else None
+
+
+MOST_NAMES = 10_000  # of features in model.json, which people read; the files of preprocessing/ have all
+
+
+def describe_features(preprocessing: Preprocessing | None) -> dict[str, Any]:
+    """The entries of model.json about features."""
+    if preprocessing is None:
+        return {}
+    names = preprocessing.feature_names
+    listed = names is not None and len(names) <= MOST_NAMES
+    return {"preprocessing": preprocessing.describe(), **({"feature_names": list(names or ())} if listed else {})}
 
 
 def check_output(location: Location, *, overwrite: bool) -> None:
@@ -181,20 +211,23 @@ def read_about(location: Location) -> dict[str, Any]:
     version = about.get("format")
     if not isinstance(version, int):
         raise InputError(f"{location}/model.json: the format is {version!r}, a number is expected")
-    if version > FORMAT:
+    if version > MODEL_FORMAT:
         raise InputError(
-            f"{location}: model format {version} is newer than {FORMAT}, "
+            f"{location}: model format {version} is newer than {MODEL_FORMAT}, "
             "the newest this version reads; upgrade distdual"
         )
     return about
 
 
-def load_model(location: Location, problem: Named | None = None) -> Model:
-    """Read a model folder; nothing in it is executed or unpickled.
+def load_model(
+    location: Place, problem: KindOrClass | None = None, *, storage_options: Mapping[str, Any] | None = None
+) -> Model:
+    """Read the model folder at a path or URL; nothing in it is executed or unpickled.
 
     A model of a user's own problem needs `problem`: the class, or its name as "package.module:Class". A name that only
     the folder contains is never imported.
     """
+    location = as_location(location, storage_options)
     for _ in range(READS):
         source = current(location)
         before = digests_at(source)
@@ -214,7 +247,7 @@ def digests_at(location: Location) -> bytes:
     return location.read("certificate.json") if location.exists("certificate.json") else b""
 
 
-def read_model(location: Location, problem: Named | None) -> Model:
+def read_model(location: Location, problem: KindOrClass | None) -> Model:
     about = read_about(location)
     try:
         with naming(location):
@@ -229,7 +262,7 @@ def read_model(location: Location, problem: Named | None) -> Model:
         checksum = read_npy(location, "dual/checksum.npy", np.uint32)
         info = DataInfo(data["url"], data["fingerprint"], data["n_examples"], checksum, data.get("numbering"))
         if isinstance(made, LatentProblem):
-            made = read_latent(location, made)
+            made = read_latent_values(location, made)
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -243,7 +276,7 @@ def read_model(location: Location, problem: Named | None) -> Model:
     dual = read_dual(location, about, said if isinstance(said, int) else 0)
     if isinstance(dual, Summary) and len(dual.v) != len(w):
         raise InputError(f"{location}/dual/v.npy: {len(dual.v)} numbers, expected one per weight: {len(w)}")
-    return Model(w, made, C, prior, dual, info, certificate, config)
+    return Model(w, made, C, prior, dual, info, certificate, config, of_model(location, about))
 
 
 @contextmanager
@@ -261,7 +294,7 @@ def latent_arrays(problem: Completed) -> dict[str, NDArray[Any]]:
     return {name: array for name, array in given if array is not None}
 
 
-def read_latent(location: Location, problem: LatentProblem) -> Completed:
+def read_latent_values(location: Location, problem: LatentProblem) -> Completed:
     values = read_npy(location, "latent.npy", np.int32)
     if not problem.per_token:
         return Completed(problem, values)
@@ -271,7 +304,7 @@ def read_latent(location: Location, problem: LatentProblem) -> Completed:
     return Completed(problem, values, indptr=indptr)
 
 
-def check_texts(problem: Problem, dataset: Dataset) -> None:
+def check_own_texts(problem: Problem, dataset: Dataset) -> None:
     """Raise if the data set was prepared with another grammar, which numbers trees differently."""
     for name in problem.texts:
         if dataset.texts.get(name) != getattr(problem, name):

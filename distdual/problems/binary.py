@@ -17,14 +17,15 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import Features, Floats, Int32s, Ints, dot
-from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, rows_of, scores
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
+from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, linear_magnitude, linear_rows, scores
 
 
 @dataclass(frozen=True, kw_only=True)
 class Binary(Problem):
     kind: ClassVar[str] = "binary"
     data_spec: ClassVar[DataSpec] = DataSpec(n_classes=2)
+    estimator: ClassVar[str | None] = "SVC"
     uses_margin: ClassVar[bool] = True
 
     n_features: int
@@ -55,6 +56,10 @@ class Binary(Problem):
         find_slacks(shard.x, shard.y, margin, w, bias_score, slack)
         return Offenders(slack, Keys.none(shard.n_examples))
 
+    def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:  # noqa: ARG002 - known from the shard alone
+        margin = 1.0 if shard.margin is None else float(np.abs(shard.margin).max(initial=0.0))
+        return linear_magnitude(shard, self.bias, margin)
+
     def costs(self, shard: Shard) -> Floats:
         return costs_by_class(self.class_cost, self.classes, shard)
 
@@ -63,24 +68,19 @@ class Binary(Problem):
             shard.first + chosen,
             self.costs(shard)[chosen],
             self._margins(shard)[chosen],
-            rows_of(shard, chosen, np.where(shard.y[chosen] == 1, 1.0, -1.0), self.n_weights, self.bias),
+            linear_rows(shard, chosen, np.where(shard.y[chosen] == 1, 1.0, -1.0), self.n_weights, self.bias),
             keys,
         )
 
     def predict(self, w: Floats, shard: Shard) -> NDArray[np.int32]:
         return (scores(w, shard, self.bias) > 0).astype(np.int32)
 
+    def decision(self, w: Floats, shard: Shard) -> Floats:
+        """Above 0 for the second class."""
+        return scores(w, shard, self.bias)
+
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
         return {"n": float(len(y)), "accuracy": float((y == predicted).sum())}
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": list(self.classes),
-            "bias": self.bias,
-            "class_cost": dict(self.class_cost),
-        }
 
     def _margins(self, shard: Shard) -> Floats:
         return np.ones(shard.n_examples) if shard.margin is None else shard.margin

@@ -7,8 +7,10 @@ import numpy as np
 from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
+from distdual.kernels.rounding import MARGIN, longest_row
 from distdual.kernels.row_copies import copied
 from distdual.kernels.rows import Features, Floats, Ints, ReferredRows, dot
+from distdual.problems.base import Magnitude
 
 
 def check_bias(bias: float) -> None:
@@ -31,6 +33,12 @@ def costs_by_class(class_cost: Mapping[str, float], classes: tuple[str, ...], sh
     return cost if shard.cost is None else cost * shard.cost
 
 
+def linear_magnitude(shard: Shard, bias: float, margin: float) -> Magnitude:
+    """For constraints whose row is ±(features, bias)."""
+    norm = MARGIN * float(np.hypot(shard.norm_bound(), np.float32(bias)))
+    return Magnitude(longest_row(shard.x) + 4, norm, margin)
+
+
 def scores(w: Floats, shard: Shard, bias: float) -> Floats:
     """⟨w, (features_i, bias)⟩ of each example; the bias weight is the last."""
     found = np.empty(shard.n_examples)
@@ -45,7 +53,7 @@ def find_scores(x: Features, w: Floats, bias_score: float, scores: Floats) -> No
         scores[i] = dot(x, i, w) + bias_score
 
 
-def rows_of(shard: Shard, chosen: Ints, scale: Floats, width: int, bias: float) -> Features | ReferredRows:
+def linear_rows(shard: Shard, chosen: Ints, scale: Floats, width: int, bias: float) -> Features | ReferredRows:
     """scale_k (features, bias) of the chosen examples, where scale is 1 or −1; copies, unless the shard is kept."""
     rows = ReferredRows(shard.x, chosen, scale, float(np.float32(bias)), width)
     return rows if shard.kept else copied(rows)

@@ -28,8 +28,8 @@ from distdual.kernels.rows import (
     csr_add_blocks,
     csr_add_twelves,
 )
-from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, rows_of
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
+from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, linear_magnitude, linear_rows
 
 SCORES = 2**15  # that are computed together: what comes after finds them near
 FEW, MANY = 4, 2 * TWELVE  # classes between which scores of sparse features are computed twelve at a time
@@ -38,6 +38,7 @@ FEW, MANY = 4, 2 * TWELVE  # classes between which scores of sparse features are
 @dataclass(frozen=True, kw_only=True)
 class Multiclass(Problem):
     kind: ClassVar[str] = "multiclass"
+    estimator: ClassVar[str | None] = "SVC"
     oracle_work: ClassVar[float] = 2.0
     reads_often: ClassVar[bool] = True
 
@@ -62,7 +63,7 @@ class Multiclass(Problem):
         check_bias(self.bias)
         check_class_cost(self.class_cost, self.classes)
         check_choice("problem.rescaling", self.rescaling, ["margin", "slack"])
-        check_loss(self.loss, len(self.classes))
+        check_loss_matrix(self.loss, len(self.classes))
 
     @property
     def width(self) -> int:
@@ -86,6 +87,11 @@ class Multiclass(Problem):
             find_worst(scores, y, losses, rescaled, slack[begin:end], worst[begin:end])
         return Offenders(slack, Keys(np.arange(shard.n_examples + 1), worst))
 
+    def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:  # noqa: ARG002 - known from the shard alone
+        largest = float(self.losses.max())
+        one = linear_magnitude(shard, self.bias, largest)
+        return one._replace(row=2.0 * one.row * (largest if self.rescaling == "slack" else 1.0))
+
     def costs(self, shard: Shard) -> Floats:
         return costs_by_class(self.class_cost, self.classes, shard)
 
@@ -99,7 +105,7 @@ class Multiclass(Problem):
     def outer_rows(self, shard: Shard, chosen: Ints, plus: Int32s, minus: Int32s, scale: Floats) -> OuterRows:
         """scale · (e_plus − e_minus) ⊗ (features, bias); the features of an example are there once."""
         which, at = np.unique(chosen, return_inverse=True)
-        x = rows_of(shard, which, np.ones(len(which)), self.width, self.bias)
+        x = linear_rows(shard, which, np.ones(len(which)), self.width, self.bias)
         return OuterRows(x, at, plus, minus, scale, self.width)
 
     def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:
@@ -111,20 +117,14 @@ class Multiclass(Problem):
         parts = [scores.argmax(axis=1) for _, scores in self.score_blocks(w, shard)]
         return np.concatenate(parts).astype(np.int32) if parts else np.empty(0, dtype=np.int32)
 
+    def decision(self, w: Floats, shard: Shard) -> Floats:
+        """(n, K): the highest is the prediction."""
+        parts = [scores for _, scores in self.score_blocks(w, shard)]
+        return np.concatenate(parts) if parts else np.empty((0, len(self.classes)))
+
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
         found = {"n": float(len(y)), "accuracy": float((y == predicted).sum())}
         return {**found, "loss": float(self.losses[y, predicted].sum())} if self.loss else found
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": list(self.classes),
-            "bias": self.bias,
-            "class_cost": dict(self.class_cost),
-            "loss": self.loss,
-            "rescaling": self.rescaling,
-        }
 
     def score_blocks(self, w: Floats, shard: Shard) -> Any:
         """Scores of all classes, some examples at a time: (first example, (n, K))."""
@@ -153,7 +153,7 @@ def turned(blocks: Floats) -> Floats:
     return by_feature
 
 
-def check_loss(loss: list[Any], n_classes: int) -> None:
+def check_loss_matrix(loss: list[Any], n_classes: int) -> None:
     if not loss:
         return
     try:

@@ -17,14 +17,15 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import Floats, Int32s, Ints
-from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.linear import check_bias, rows_of, scores
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
+from distdual.problems.linear import check_bias, linear_magnitude, linear_rows, scores
 
 
 @dataclass(frozen=True, kw_only=True)
 class Regression(Problem):
     kind: ClassVar[str] = "regression"
     data_spec: ClassVar[DataSpec] = DataSpec(labels="targets")
+    estimator: ClassVar[str | None] = "SVR"
 
     n_features: int
     classes: tuple[str, ...] = ()
@@ -51,12 +52,16 @@ class Regression(Problem):
         find_sides(scores(w, shard, self.bias), shard.y, self.epsilon, slack, side)
         return Offenders(slack, Keys(np.arange(shard.n_examples + 1), side))
 
+    def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:  # noqa: ARG002 - known from the shard alone
+        margin = float(np.abs(shard.y).max(initial=0.0)) + self.epsilon
+        return linear_magnitude(shard, self.bias, margin)._replace(stacked=self.epsilon)
+
     def costs(self, shard: Shard) -> Floats:
         return np.ones(shard.n_examples) if shard.cost is None else shard.cost
 
     def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
         sign = np.where(keys.values == 0, 1.0, -1.0)
-        rows = rows_of(shard, chosen, sign, self.n_weights, self.bias)
+        rows = linear_rows(shard, chosen, sign, self.n_weights, self.bias)
         return Constraints(
             shard.first + chosen, self.costs(shard)[chosen], sign * shard.y[chosen] - self.epsilon, rows, keys
         )
@@ -64,18 +69,12 @@ class Regression(Problem):
     def predict(self, w: Floats, shard: Shard) -> Floats:
         return scores(w, shard, self.bias)
 
+    def decision(self, w: Floats, shard: Shard) -> Floats:
+        return scores(w, shard, self.bias)
+
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
         off = predicted - y
         return {"n": float(len(y)), "absolute_error": float(np.abs(off).sum()), "squared_error": float((off**2).sum())}
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": [],
-            "bias": self.bias,
-            "epsilon": self.epsilon,
-        }
 
 
 @bare_kernel

@@ -38,6 +38,7 @@ MOST_WORKERS = 24
 
 LEDGER = {
     "passes": "passes over the data set",
+    "filled": "of these, to keep workers busy",
     "rounds": "rounds",
     "oracle_calls": "oracle calls",
     "calls_saved": "oracle calls saved",

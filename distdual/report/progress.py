@@ -49,7 +49,7 @@ class ProgressDisplay:
         if self.live:
             self.live.update(Group(self.table(), Text(self.pace(), style="dim")))
         elif line.certify:
-            self.console.print(plain(line, self.pace()), soft_wrap=True)
+            self.console.print(plain_line(line, self.pace()), soft_wrap=True)
 
     def add(self, line: Round) -> None:
         """Record a round under the number of its pass, which `totals` counts only once it is complete."""
@@ -95,7 +95,7 @@ def cells(line: Round) -> tuple[str, ...]:
     )
 
 
-def plain(line: Round, pace: str = "") -> str:
+def plain_line(line: Round, pace: str = "") -> str:
     return (
         f"pass={line.totals['passes']} lower={line.lower:.6g} upper={line.upper:.6g} gap={line.gap:.2e} "
         f"rows={line.cache_rows} support={line.support} oracle_calls={line.totals['oracle_calls']} "

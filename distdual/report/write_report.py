@@ -13,7 +13,7 @@ from distdual.report.plots import new_figure, plot_run
 from distdual.report.price import Price
 
 
-class Found(NamedTuple):
+class ReportSources(NamedTuple):
     log: Path
     lines: list[Line]
     certificate: dict[str, Any] | None  # None for a log without a model
@@ -42,10 +42,10 @@ def write_report(run: str, out: Path | None = None, *, png: bool = True, price: 
     return [target, picture] if png else [target]
 
 
-def find(run: str) -> Found:
+def find(run: str) -> ReportSources:
     """The log at `run`, or the certificate and the log of the model folder `run`."""
     if "://" not in run and Path(run).is_file():
-        return Found(Path(run), read_log(Path(run)), None)
+        return ReportSources(Path(run), read_log(Path(run)), None)
     folder = Location(run)
     if not folder.exists("model.json"):
         raise InputError(f"{run}: neither a run log nor a model folder; set output.log to write a log while training")
@@ -58,7 +58,7 @@ def find(run: str) -> Found:
     certificate = read_json(folder, "certificate.json")
     lines = read_log(Path(log))
     check_same_run(lines, certificate, f"{run} and {log}")
-    return Found(Path(log), lines, certificate)
+    return ReportSources(Path(log), lines, certificate)
 
 
 def check_same_run(lines: list[Line], certificate: dict[str, Any], names: str) -> None:

@@ -14,23 +14,24 @@ from typing import NamedTuple
 import numpy as np
 
 from distdual.config import RETRY_SECONDS
-from distdual.data.dataset import Dataset, open_dataset
+from distdual.data.dataset import open_dataset
 from distdual.data.layout import SCALE
 from distdual.data.prepare.appender import Appender
 from distdual.data.prepare.destination import found_at
-from distdual.data.prepare.scale import ColumnSpread, from_text, scale_columns, scale_rows, to_text
 from distdual.data.prepare.shard_cuts import SHARD_BYTES
 from distdual.data.prepare.shuffle import BUDGET_BYTES, Shuffler
 from distdual.data.prepare.writer import DatasetWriter
 from distdual.data.prepare_options import Options, TestMask
+from distdual.data.preprocess.preprocessing import Preprocessing
+from distdual.data.preprocess.scale import ColumnSpread, write_factors
 from distdual.data.shard import Block
-from distdual.data.sources.base import Attached, Source
+from distdual.data.sources.base import Attached, Opened, Source
 from distdual.data.storage.claim import Claim, claimed
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
-from distdual.kernels.rows import CsrRows, DenseRows, Floats
+from distdual.kernels.rows import DenseRows, Floats
 
-MARK = "prepare.unfinished"  # stands in DEST while DEST/train and DEST/test are being written
+UNFINISHED = "prepare.unfinished"  # stands in DEST while DEST/train and DEST/test are being written
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,37 +46,39 @@ class Summary:
     n_bytes: int  # of all shards in memory
 
 
-class Named(NamedTuple):
+class NamedBlock(NamedTuple):
     """A block and the source it came from, for messages."""
 
     name: str
     block: Block
 
 
-def write(
-    sources: Sequence[Source], dest: Location, options: Options, attached: Attached | None = None
-) -> tuple[Summary, ...]:
+def write(opened: Opened, dest: Location, options: Options, like: Preprocessing | None = None) -> tuple[Summary, ...]:
     """Write all examples to `dest`, or to `dest`/train and `dest`/test; if anything fails, all is as it was.
 
-    `attached` is stored with each data set. No other process may write there meanwhile.
+    Features are scaled as `like` says, which is that of another data set, or by their own statistics. No other process
+    may write there meanwhile.
     """
     places = [dest / "train", dest / "test"] if options.test_fraction else [dest]
-    if not options.append and not (len(places) > 1 and dest.exists(MARK)):
+    if not options.append and not (len(places) > 1 and dest.exists(UNFINISHED)):
         for place in places:
             found_at(place, overwrite=options.overwrite)  # what may not be written to is not touched
     with contextlib.ExitStack() as stack:
         claims = [stack.enter_context(claimed(place)) for place in places]
-        return write_claimed(sources, dest.patient(RETRY_SECONDS), claims, options, attached)
+        return write_claimed(opened, dest.patient(RETRY_SECONDS), claims, options, like)
 
 
 def write_claimed(
-    sources: Sequence[Source], dest: Location, claims: Sequence[Claim], options: Options, attached: Attached | None
+    opened: Opened, dest: Location, claims: Sequence[Claim], options: Options, like: Preprocessing | None
 ) -> tuple[Summary, ...]:
+    sources = opened.sources
     there = open_dataset(dest) if options.append else None
-    factors = scale_of(sources, options, there)
-    attached = scaled_attachment(attached or Attached(), options.scale, factors)
+    made = like or own_preprocessing(opened, options)
+    attached = replace(
+        opened.attached, scale=made.scale, texts={**opened.attached.texts, **made.texts}, recipe=made.recipe
+    )
     width = Width(options.n_features if there is None else there.n_features)
-    blocks = split(scaled(checked(sources, width), options.scale, factors), options)
+    blocks = split(scaled(checked_blocks(sources, width), made), options)
     first = next(blocks, None)
     if first is None:
         raise InputError(f"{', '.join(source.name for source in sources)}: there are no examples")
@@ -93,7 +96,7 @@ def write_claimed(
 # --- the stream
 
 
-def checked(sources: Sequence[Source], width: "Width") -> Iterator[Named]:
+def checked_blocks(sources: Sequence[Source], width: "Width") -> Iterator[NamedBlock]:
     """The blocks of all sources in order, which must agree in what they hold; `width` learns how wide they are."""
     before: tuple[str, ...] = ()
     for source in sources:
@@ -101,19 +104,19 @@ def checked(sources: Sequence[Source], width: "Width") -> Iterator[Named]:
         for block in source.blocks():
             if not block.n_examples:
                 continue
-            holds = contents(block)
+            holds = columns_of(block)
             for found, expected in zip(holds, before, strict=False):
                 if found != expected:
                     raise InputError(f"{source.name} has {found}, but what came before it has {expected}")
             before = holds
             width.add(block, source.name)
-            yield Named(source.name, block)
+            yield NamedBlock(source.name, block)
 
 
-def contents(block: Block) -> tuple[str, ...]:
+def columns_of(block: Block) -> tuple[str, ...]:
     """What must be the same for all blocks of a data set, in words."""
     if isinstance(block.x, DenseRows):
-        features = f"dense rows of {block.x.values.shape[1]} features"
+        features = f"dense rows of {block.x.width} features"
     else:
         features = f"sparse rows with {block.x.indices.dtype} column numbers"
     return (
@@ -138,10 +141,10 @@ class Width:
         self.found = max(self.found, width or 0)
 
     def add(self, block: Block, name: str) -> None:
-        if isinstance(block.x, CsrRows):
-            self.declare(int(block.x.indices.max(initial=-1)) + 1, name)
+        width = block.x.width
+        if width is None:
+            self.declare(block.x.n_columns, name)
             return
-        width = block.x.values.shape[1]
         if self.wanted not in (None, width):
             raise InputError(f"{name} has dense rows of {width} features, but n_features is {self.wanted}")
         self.found = width
@@ -152,12 +155,9 @@ class Width:
         return self.wanted or self.found
 
 
-def scaled(blocks: Iterable[Named], scale: str, factors: Floats | None) -> Iterator[Block]:
+def scaled(blocks: Iterable[NamedBlock], made: Preprocessing) -> Iterator[Block]:
     for name, block in blocks:
-        if factors is not None:
-            yield scale_columns(block, factors, name)
-        else:
-            yield scale_rows(block) if scale == "unit-rows" else block
+        yield made.scaled(block, name)
 
 
 def split(blocks: Iterable[Block], options: Options) -> Iterator[tuple[Block, ...]]:
@@ -172,26 +172,19 @@ def split(blocks: Iterable[Block], options: Options) -> Iterator[tuple[Block, ..
         yield block.take(~chosen), block.take(chosen)
 
 
-def scale_of(sources: Sequence[Source], options: Options, there: Dataset | None) -> Floats | None:
-    """What to divide columns by: found in the sources or, to append to a data set, as it was divided there."""
-    if there is not None and there.layout.scale != options.scale:
-        raise InputError(
-            f"{there.location}: was prepared with the scale {there.layout.scale}, not {options.scale}; append with that"
-        )
-    if options.scale != "unit-variance":
-        return None
-    return column_factors(sources, options) if there is None else from_text(there.texts[SCALE])
-
-
-def scaled_attachment(attached: Attached, scale: str, factors: Floats | None) -> Attached:
-    texts = {} if factors is None else {SCALE: to_text(factors)}
-    return replace(attached, scale=scale, texts={**attached.texts, **texts})
+def own_preprocessing(opened: Opened, options: Options) -> Preprocessing:
+    """The preprocessing of a new data set, with factors of columns found in the sources if they are not known."""
+    attached, texts = opened.attached, dict(opened.attached.texts)
+    if options.scale == "unit-variance":
+        factors = column_factors(opened.sources, options) if opened.factors is None else opened.factors
+        texts[SCALE] = write_factors(factors)
+    return Preprocessing(options.scale, attached.recipe, texts)
 
 
 def column_factors(sources: Sequence[Source], options: Options) -> Floats:
     """The standard deviation of each column over the training part."""
     spread = ColumnSpread()
-    for pair in split((block for _, block in checked(sources, Width(options.n_features))), options):
+    for pair in split((block for _, block in checked_blocks(sources, Width(options.n_features))), options):
         spread.add(pair[0].x)
     return spread.factors()
 
@@ -241,12 +234,12 @@ def open_parts(
     with contextlib.ExitStack() as stack:
         if several:
             clear_interrupted(dest, claims)
-            stack.callback(dest.remove_file, MARK)
+            stack.callback(dest.remove_file, UNFINISHED)
         writers = [stack.enter_context(new_writer(claim, width, options, attached)) for claim in claims]
         for writer in writers:
             writer.codes = writers[0].codes  # a label has the same code in both
         if several and not any(writer.replaces for writer in writers):
-            dest.write(MARK, b"")
+            dest.write(UNFINISHED, b"")
         yield [Part(writer, new_shuffler(k, len(writers), options, stack)) for k, writer in enumerate(writers)]
 
 
@@ -254,10 +247,10 @@ def clear_interrupted(dest: Location, claims: Sequence[Claim]) -> None:
     """Of two new data sets that belong together an interrupted run may have finished one; take it away."""
     if dest.exists("zarr.json"):
         raise InputError(f"{dest}: holds a data set; choose another place for {dest}/train and {dest}/test")
-    if dest.exists(MARK):
+    if dest.exists(UNFINISHED):
         for claim in claims:
             claim.location.clear()
-        dest.remove_file(MARK)
+        dest.remove_file(UNFINISHED)
 
 
 def new_writer(claim: Claim, width: Width, options: Options, attached: Attached) -> DatasetWriter:

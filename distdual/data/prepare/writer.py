@@ -57,7 +57,7 @@ from distdual.data.validate import (
     row_of,
 )
 from distdual.errors import InputError, Superseded
-from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, n_rows
+from distdual.kernels.rows import CsrRows, Features
 from distdual.problems.registry import class_of
 
 MANY = 1 << 30  # shards an array has room for until the real number is known; Zarr's metadata does not grow with it
@@ -252,7 +252,7 @@ class DatasetWriter:
             chunk=chunk_lengths(block.x, self.shard_bytes, block.tokens, block.runs, last=last),
             compress=sparse if self.compress is None else self.compress,
             ragged=block.tokens is not None,
-            recipe=self.attached.recipe,
+            recipe=dict(self.attached.recipe),
             scale=self.attached.scale,
             runs={name: column.values.dtype.name for name, column in (block.runs or {}).items()},
             separator=self.separator,
@@ -320,7 +320,7 @@ class DatasetWriter:
 
     def _check_width(self, x: CsrRows, where: str) -> None:
         assert self.layout is not None
-        widest = int(x.indices.max(initial=-1)) + 1
+        widest = x.n_columns
         self.widest = max(self.widest, widest)
         # Where no width was named, the first block decided how wide column numbers are stored.
         limit = int(np.iinfo(self.layout.index_dtype).max) if self.n_features is None else self.n_features
@@ -390,10 +390,4 @@ def changed(location: Location) -> str:
 
 
 def largest_norm(x: Features) -> float:
-    squares = x.values.astype(np.float64) ** 2
-    if isinstance(x, DenseRows):
-        per_row: Floats = squares.sum(axis=1)
-    else:
-        at = np.repeat(np.arange(n_rows(x)), np.diff(x.indptr))
-        per_row = np.bincount(at, squares, minlength=1).astype(np.float64)
-    return float(np.sqrt(per_row.max(initial=0.0)))
+    return float(np.sqrt(x.row_sums(x.values.astype(np.float64) ** 2).max(initial=0.0)))

@@ -64,16 +64,19 @@ def blocks_from_arrays(
 def assemble(
     features: Iterator[Features], n_examples: int | None, columns: dict[str, Stream], name: str
 ) -> Iterator[Block]:
-    """Join each run of rows with as many labels, costs and margins; all must end together."""
+    """Join each run of rows with as many labels, costs and margins; all must end together.
+
+    Without labels in `columns`, all are 0.
+    """
     for column in columns.values():
         if None not in (column.length, n_examples) and column.length != n_examples:
             raise InputError(f"{column.name} has {column.length} entries, but {name} has {n_examples} rows")
     for x in features:
         n = n_rows(x)
         parts = {key: column.take(n) for key, column in columns.items()}
-        first = columns["y"].taken - n
-        y = labels(parts.pop("y"), columns["y"].name, first)
-        own = {key: weights(part, columns[key].name, first) for key, part in parts.items()}
+        first = next(iter(columns.values())).taken - n if columns else 0
+        y = labels(parts.pop("y"), columns["y"].name, first) if "y" in columns else np.zeros(n)
+        own = {key: checked_weights(part, columns[key].name, first) for key, part in parts.items()}
         yield Block(x, y, own.get("cost"), own.get("margin"))
     for column in columns.values():
         column.check_end()
@@ -173,7 +176,7 @@ def labels(y: NDArray[Any], name: str, first: int) -> NDArray[Any]:
     raise InputError(f"{name} has dtype {y.dtype}; labels are numbers, booleans or strings")
 
 
-def weights(column: NDArray[Any], name: str, first: int) -> Floats:
+def checked_weights(column: NDArray[Any], name: str, first: int) -> Floats:
     """A cost or margin column; the sign of costs is for the writer to check."""
     check_real(column.dtype, name)
     return finite(column.astype(np.float64), name, first, "the entry")

@@ -12,6 +12,7 @@ import numpy as np
 
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.layout import VOCABULARY
+from distdual.data.preprocess.stored import Like
 from distdual.data.shard import Block
 from distdual.data.sources.base import Attached, Opened, Source
 from distdual.data.sources.svmlight import whole_lines
@@ -21,10 +22,10 @@ from distdual.data.sources.vocabulary import Hashing, Numbering, Vocabulary, cou
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 
-BLOCK_BYTES = 1 << 20  # of text at a time: its features are some twenty times as large
-LONGEST = 100_000  # tokens of a sentence; text without blank lines is not read whole before it is refused
+TEXT_BYTES = 1 << 20  # of text at a time: its features are some twenty times as large
+MAX_TOKENS = 100_000  # tokens of a sentence; text without blank lines is not read whole before it is refused
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-TAG = ""  # what the column of the tag is called beside those that templates name
+TAG_COLUMN = ""  # what the column of the tag is called beside those that templates name
 
 
 def text_from(
@@ -42,6 +43,20 @@ def text_from(
     assert templates is not None
     made = templates_from(templates)
     return text_of(files, made, new_numbering(files, made), ())
+
+
+def text_like(
+    files: Sequence[Location], like: Like, templates: Mapping[str, Any] | str | Path | None, vocabulary: Any
+) -> Opened:
+    """Features, numbers and tags of the data set or the model that is to be matched."""
+    if templates is not None or vocabulary is not None:
+        raise InputError(f"{like.name} decides templates and vocabulary; leave these out")
+    if not like.preprocessing.recipe:
+        raise InputError(f"{like.name}: was not made of conll text, so it has no vocabulary and no templates")
+    made = templates_from(like.preprocessing.recipe)
+    if made.hash_bits is not None:
+        return text_of(files, made, Hashing(made.hash_bits), like.labels)
+    return text_of(files, made, Vocabulary.from_text(like.preprocessing.texts[VOCABULARY]), like.labels)
 
 
 def text_of(files: Sequence[Location], made: Templates, numbering: Numbering, labels: tuple[str, ...]) -> Opened:
@@ -76,16 +91,16 @@ def stored_numbering(dataset: Dataset, made: Templates) -> Numbering:
 
 
 def blocks_from_conll(
-    source: Location, made: Templates, numbering: Numbering, block_bytes: int = BLOCK_BYTES
+    source: Location, made: Templates, numbering: Numbering, block_bytes: int = TEXT_BYTES
 ) -> Iterator[Block]:
     """The sentences of a text file, plain or compressed, local or remote."""
     for some in sentences_of(source, made, block_bytes):
         x = rows_from(found_features(some, made.expanded), numbering)
-        tags = np.array([tag.decode() for tag in some.columns[TAG]])
+        tags = np.array([tag.decode() for tag in some.columns[TAG_COLUMN]])
         yield Block(x, tags, tokens=some.tokens)
 
 
-def sentences_of(source: Location, made: Templates, block_bytes: int = BLOCK_BYTES) -> Iterator[Sentences]:
+def sentences_of(source: Location, made: Templates, block_bytes: int = TEXT_BYTES) -> Iterator[Sentences]:
     """Whole sentences, about `block_bytes` of text at a time."""
     reader = Reader(str(source), made)
     for first_line, text in whole_lines(source, block_bytes):
@@ -113,7 +128,7 @@ class Reader:
             text = text.removeprefix(BYTE_ORDER_MARK)
         self._check_encoding(text, first_line)
         for number, line in enumerate(text[:-1].split(b"\n"), first_line):
-            fields = fields_of(line)
+            fields = split_columns(line)
             if not fields:
                 self.end_sentence()
             elif not self.made.conllu or self._is_token(fields, number):
@@ -122,9 +137,9 @@ class Reader:
                 if b"" in fields:
                     raise InputError(f"{self.name}, line {number}: column {fields.index(b'') + 1} is empty")
                 self.rows.append(fields)
-        if len(self.rows) - self.bounds[-1] > LONGEST:
+        if len(self.rows) - self.bounds[-1] > MAX_TOKENS:
             raise InputError(
-                f"{self.name}, line {first_line}: a sentence of more than {LONGEST:,} tokens; "
+                f"{self.name}, line {first_line}: a sentence of more than {MAX_TOKENS:,} tokens; "
                 "expected a blank line after each sentence"
             )
 
@@ -137,7 +152,10 @@ class Reader:
         end = self.bounds[-1]
         whole, tokens = self.rows[:end], np.array(self.bounds, dtype=np.int64)
         self.rows, self.bounds = self.rows[end:], [0]
-        places = {**{name: number - 1 for name, number in self.made.columns.items()}, TAG: (self.made.tag or 0) - 1}
+        places = {
+            **{name: number - 1 for name, number in self.made.columns.items()},
+            TAG_COLUMN: (self.made.tag or 0) - 1,
+        }
         return Sentences({name: [row[at] for row in whole] for name, at in places.items()}, tokens)
 
     def _check_encoding(self, text: bytes, first_line: int) -> None:
@@ -185,7 +203,7 @@ class Reader:
                 )
 
 
-def fields_of(line: bytes) -> list[bytes]:
+def split_columns(line: bytes) -> list[bytes]:
     if b"\t" not in line or line.isspace():
         return line.split()
     return line.strip(b"\r\n").split(b"\t")

@@ -23,8 +23,8 @@ from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Ints
-from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.chain.path_rows import Paths, Shape, losses_of, rows_of
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem, path_magnitude
+from distdual.problems.chain.path_rows import Paths, Shape, losses_of, path_rows
 from distdual.problems.chain.span_f1 import span_counts, span_tags
 from distdual.problems.chain.viterbi import find_best, find_margin_rescaled, find_slack_rescaled
 
@@ -33,6 +33,7 @@ from distdual.problems.chain.viterbi import find_best, find_margin_rescaled, fin
 class Chain(Problem):
     kind: ClassVar[str] = "chain"
     data_spec: ClassVar[DataSpec] = DataSpec(examples="sequences")
+    estimator: ClassVar[str | None] = "ChainSVM"
     reads_often: ClassVar[bool] = True
 
     n_features: int
@@ -88,6 +89,11 @@ class Chain(Problem):
             find_margin_rescaled(shard.x, shard.y, tokens, *self.split(w), self.tag_costs, 1, slack, worst)
         return Offenders(slack, Keys(tokens, worst))
 
+    def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:  # noqa: ARG002 - known from the shard alone
+        margin = float(self.tag_costs.max())
+        longest = float(np.diff(bounds_of(shard)).max(initial=0))
+        return path_magnitude(shard, 3, margin, max(1.0, longest * margin) if self.rescaling == "slack" else 1.0)
+
     def costs(self, shard: Shard) -> Floats:
         return np.ones(shard.n_examples) if shard.cost is None else shard.cost.copy()
 
@@ -97,7 +103,7 @@ class Chain(Problem):
         paths = Paths(tokens[chosen], np.diff(tokens)[chosen], shard.y, tokens[chosen], keys.values, keys.indptr[:-1])
         margin = losses_of(paths, self.tag_costs)
         scale = margin if self.rescaling == "slack" else np.ones(len(chosen))
-        rows = rows_of(shard.x, paths, scale, self.shape)
+        rows = path_rows(shard.x, paths, scale, self.shape)
         return Constraints(shard.first + chosen, self.costs(shard)[chosen], margin, rows, keys)
 
     def predict(self, w: Floats, shard: Shard) -> NDArray[np.int32]:
@@ -132,17 +138,6 @@ class Chain(Problem):
     def judge(self, unknown: tuple[str, ...]) -> "Chain":
         """A tag that training has not seen is never predicted, so it is a mistake like any other."""
         return replace(self, classes=(*self.classes, *unknown), tag_cost={})
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": list(self.classes),
-            "transitions": self.transitions,
-            "boundaries": self.boundaries,
-            "tag_cost": dict(self.tag_cost),
-            "rescaling": self.rescaling,
-        }
 
     def split(self, w: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """Emission, transitions, start and end as views; no transitions are (0, K), no boundaries zeros."""

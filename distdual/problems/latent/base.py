@@ -21,12 +21,12 @@ from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard, join_tokens
 from distdual.errors import InputError
 from distdual.kernels.rows import Bools, Floats, Int32s, Ints
-from distdual.problems.base import Constraints, Keys, Offenders, Problem
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
 
 DIFFERENCE = 0.01  # between copies of the same weights, relative to these
 
 
-class Start(NamedTuple):
+class StartWeights(NamedTuple):
     """Weights to begin with."""
 
     w: Floats
@@ -77,14 +77,14 @@ class LatentProblem(Problem):
     def draw(self, shard: Shard, seed: int) -> Int32s:
         """Latent values at random, as a start."""
 
-    def start_from(self, model: Problem, w: Floats, seed: int) -> Start:  # noqa: ARG002
+    def start_from(self, model: Problem, w: Floats, seed: int) -> StartWeights:  # noqa: ARG002
         """The weights `w` of a model as weights of this problem; here they are the same."""
         if model.kind not in self.starts or model.n_weights != self.n_weights:
             raise InputError(
                 f"solver.start: a {self.kind} problem of {self.n_weights} weights begins with a model of "
                 f"{' or '.join(self.starts)} with as many, not with {model.kind} of {model.n_weights}"
             )
-        return Start(w)
+        return StartWeights(w)
 
     def guesses(self, restart: int) -> int:  # noqa: ARG002
         """How often `guess` shall improve on values drawn at random."""
@@ -142,6 +142,9 @@ class Completed(Problem):
 
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
         return self.problem.offenders(w, self._with_values(shard))
+
+    def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:
+        return self.problem.magnitude(shard, found)
 
     def costs(self, shard: Shard) -> Floats:
         return self.problem.costs(shard)
@@ -203,7 +206,7 @@ class Completed(Problem):
         return replace(shard, latent=self.of(shard).values)
 
 
-def join(parts: Sequence[Completed]) -> Completed:
+def join_completed(parts: Sequence[Completed]) -> Completed:
     """The problem on all examples, from what it is on those of each shard, in order."""
     first, values = parts[0], np.concatenate([part.values for part in parts])
     tokens = join_tokens([part.indptr for part in parts])

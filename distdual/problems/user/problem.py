@@ -8,7 +8,7 @@ Rows are rounded to float32, and the slack is that of the rounded row of the y t
 import contextlib
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from distdual.data.shard import Shard
 from distdual.errors import InputError
+from distdual.kernels.rounding import MARGIN
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Ints, Singles, product
-from distdual.problems.base import Constraints, Keys, Offenders, Problem
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
 from distdual.problems.user.time_limit import OvertimeError, time_limit
 
 Vector = NDArray[Any] | tuple[Any, Any]
@@ -27,6 +28,7 @@ Vector = NDArray[Any] | tuple[Any, Any]
 class SparseVector(NamedTuple):
     indices: Ints
     values: NDArray[Any]
+    off: float = 0.0  # the norm of what rounding to float32 changed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,20 +103,24 @@ class UserProblem(Problem):
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
         slack = np.full(shard.n_examples, np.nan)
         keys: list[tuple[int, ...]] = [()] * shard.n_examples
+        sizes = Sizes()
         for i, x in self.readable(shard):
             with self.naming(shard, i):
                 y_true = self.truth(shard.y[i].item())
                 y = self.argmax(w, x, y_true)
-                slack[i] = np.maximum(0.0, float(self.loss(y_true, y)) - dot_row(w, self.row(x, y_true, y)))
+                loss, row = self.loss_of(shard.first + i, y_true, y), self.row(x, y_true, y)
+                slack[i] = loss - dot_row(w, row)
                 keys[i] = self.encode(y)
-        return Offenders(slack, join_keys(keys))
+                self.check_right(shard.first + i, y_true)
+                sizes.add(loss, row)
+        return Offenders(slack, join_keys(keys), sizes.magnitude())
 
     def check_offenders(self, shard: Shard, found: Offenders) -> None:
         """Refuse what an `offenders` of the user's own cannot mean."""
         where, n = f"{self.kind}: offenders of shard {shard.number}", shard.n_examples
         if not isinstance(found, Offenders):
             raise InputError(f"{where}: returned {type(found).__name__}, expected Offenders")
-        slack, keys = found
+        slack, keys = found.slack, found.keys
         if not isinstance(slack, np.ndarray) or slack.dtype != np.float64 or slack.shape != (n,):
             raise InputError(f"{where}: slack is {described(slack)}, expected {n} numbers of type float64")
         indptr, values = keys
@@ -133,7 +139,7 @@ class UserProblem(Problem):
             with self.naming(shard, i):
                 x, y_true = self.example(shard, i), self.truth(shard.y[i].item())
                 y = self.decode(key_of(keys, k))
-                margin[k] = self.loss(y_true, y)
+                margin[k] = self.loss_of(shard.first + i, y_true, y)
                 rows.append(self.row(x, y_true, y))
         joined = join_vectors(rows, self.n_weights)
         return Constraints(shard.first + chosen, self.costs(shard)[chosen], margin, joined, keys)
@@ -162,8 +168,21 @@ class UserProblem(Problem):
         losses = [self.loss(self.truth(label.item()), self.decode(key)) for label, key in zip(y, keys, strict=True)]
         return {"n": float(len(y)), "loss": float(sum(losses))}
 
-    def describe(self) -> dict[str, Any]:
-        return {"kind": self.kind, **{f.name: plain(getattr(self, f.name)) for f in fields(self)}}
+    def loss_of(self, example: int, y_true: Any, y: Any) -> float:
+        """The loss, refused where it is below 0; NaN shows as the slack."""
+        loss = float(self.loss(y_true, y))
+        if loss < 0:
+            where = f"{self.kind}: example {example}"
+            raise InputError(f"{where}: loss is {loss:g} for the output {self.encode(y)}; it must be 0 or more")
+        return loss
+
+    def check_right(self, example: int, y_true: Any) -> None:
+        """Refuse a loss that is not 0 for the right output."""
+        loss = float(self.loss(y_true, y_true))
+        if loss != 0:
+            raise InputError(
+                f"{self.kind}: example {example}: loss(y, y) is {loss:g} for the right output; it must be 0"
+            )
 
     # --- an example, a row
 
@@ -213,8 +232,8 @@ class UserProblem(Problem):
             a, b = self.checked(right), self.checked(wrong)
             indices, place = np.unique(np.concatenate([a.indices, b.indices]), return_inverse=True)
             values = np.concatenate([a.values, -b.values])
-            return single(indices, np.bincount(place, values, minlength=len(indices)).astype(np.float64))
-        return single(np.arange(self.n_weights), self.full(right) - self.full(wrong))
+            return one_row(indices, np.bincount(place, values, minlength=len(indices)).astype(np.float64))
+        return one_row(np.arange(self.n_weights), self.full(right) - self.full(wrong))
 
     def dot(self, w: Floats, vector: Vector) -> float:
         """⟨w, φ⟩ of what `feature_map` returned."""
@@ -252,12 +271,32 @@ def described(array: Any) -> str:
     return f"{len(array)} numbers of type {array.dtype}"
 
 
-def single(indices: Ints, values: Floats) -> SparseVector:
+class Sizes:
+    """The largest loss and row met, and how far float32 put a row off."""
+
+    def __init__(self) -> None:
+        self.terms = self.norm = self.loss = self.off = 0.0
+
+    def add(self, loss: float, row: SparseVector) -> None:
+        values = row.values.astype(np.float64)
+        self.terms = max(self.terms, float(len(values)))
+        self.norm = max(self.norm, float(np.sqrt(values @ values)))
+        self.loss = max(self.loss, loss)
+        self.off = max(self.off, row.off)
+
+    def magnitude(self) -> Magnitude:
+        """That of all constraints, if those of other outputs are no larger than those found."""
+        missed = self.off / self.norm if self.norm > 0 else 0.0
+        return Magnitude(self.terms + 4, MARGIN * self.norm, self.loss, self.loss, missed=missed)
+
+
+def one_row(indices: Ints, values: Floats) -> SparseVector:
     """What is not 0 in float32; what is too large for it shows as an infinite loss."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         rounded = values.astype(np.float32)
+        off = float(np.sqrt(((values - rounded) ** 2).sum()))
     kept = rounded != 0
-    return SparseVector(indices[kept], rounded[kept])
+    return SparseVector(indices[kept], rounded[kept], off)
 
 
 def dot_row(w: Floats, row: SparseVector) -> float:
@@ -285,8 +324,3 @@ def join_vectors(vectors: list[SparseVector], width: int) -> Features:
     dense = np.zeros((len(vectors), width), dtype=np.float32)
     dense[np.repeat(np.arange(len(vectors)), lengths), indices] = values
     return DenseRows(dense)
-
-
-def plain(value: Any) -> Any:
-    """A field as model.json keeps it."""
-    return list(value) if isinstance(value, tuple) else value
