@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from distdual import train, verify
-from distdual.cluster import threads
+from distdual.cluster.resources import Resources
 from distdual.coordinator.run import UnsavedError
 from distdual.data.dataset import open_dataset
 from distdual.data.prepare.api import prepare_arrays
@@ -186,7 +186,7 @@ def test_a_data_set_overwritten_during_a_run_certifies_nothing_else(
 
     config = told(data, tmp_path / "model", solver={"gap": 1e-9, "max_passes": 5})
     if not kept:
-        monkeypatch.setattr(threads, "IN_MEMORY", 0)  # shards are read in every pass
+        monkeypatch.setattr(Resources, "keep", lambda *_: False)  # shards are read in every pass
     if not kept:
         with pytest.raises(InputError, match="the data set was replaced after it was opened"):
             train(config, watch=overwrite)
