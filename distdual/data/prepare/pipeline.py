@@ -28,12 +28,12 @@ from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import DenseRows, Floats
 
-UNFINISHED = "prepare.unfinished"  # stands in DEST while DEST/train and DEST/test are being written
+UNFINISHED = "prepare.unfinished"  # exists in DEST while DEST/train and DEST/test are being written
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A data set that was written."""
+    """A written data set."""
 
     url: str
     n_examples: int
@@ -98,7 +98,7 @@ def checked_blocks(sources: Sequence[Source], width: "Width") -> Iterator[NamedB
 
 
 def columns_of(block: Block) -> tuple[str, ...]:
-    """What must be the same for all blocks of a data set, in words."""
+    """Properties, in words, that all blocks of a data set must share."""
     if isinstance(block.x, DenseRows):
         features = f"dense rows of {block.x.width} features"
     else:
@@ -226,7 +226,7 @@ def open_parts(dest: Location, width: Width, options: Options, attached: Attache
 
 
 def clear_interrupted(dest: Location, places: list[Location]) -> None:
-    """Of two data sets that belong together an interrupted run may have finished one; take it away."""
+    """Remove a data set whose counterpart an interrupted run did not finish."""
     if dest.exists("zarr.json"):
         raise InputError(f"{dest}: holds a data set; choose another place for {dest}/train and {dest}/test")
     if dest.exists(UNFINISHED):

@@ -101,7 +101,7 @@ class DatasetWriter:
         claim(self.location, overwrite=overwrite)
 
     def _undo(self) -> None:
-        """After a failure: nothing is left of what was written."""
+        """Remove everything written, after a failure."""
         self.location.remove()
 
     def __enter__(self) -> "DatasetWriter":
@@ -132,7 +132,7 @@ class DatasetWriter:
         return sum(block.n_examples for block in self.pending)
 
     def finish(self) -> None:
-        """Write what is left, then the tables, then the mark that the data set is complete."""
+        """Write the remaining examples, then the tables, then the `complete` mark."""
         self._write_full_shards(last=True)
         if self.layout is None:
             raise InputError(f"{self.location}: the source holds no examples")
@@ -149,7 +149,7 @@ class DatasetWriter:
         self.location.write("zarr.json", description(layout, arrays))
 
     def _check_form(self, block: Block) -> None:
-        """All blocks are alike: dense or sparse, of one width, with labels of one type and the same columns."""
+        """Check that all blocks have one format, width, label type and set of columns."""
         form = form_of(block)
         if self.form is None:
             self.form = form
@@ -269,7 +269,7 @@ class DatasetWriter:
         return np.array([self.codes[label_name(value.item())] for value in values], dtype=np.int32)[inverse]
 
     def _learn(self, label: str, where: str) -> None:
-        """Give a label a code, if it has none."""
+        """Assign a code to a new label."""
         self.codes.setdefault(label, len(self.codes))
         if self.spec.n_classes is not None and len(self.codes) > self.spec.n_classes:
             names = ", ".join(self.codes)
@@ -329,7 +329,7 @@ def write_dataset(location: Location, kind: str, blocks: Iterable[Block], **opti
 
 
 def claim(location: Location, *, overwrite: bool) -> None:
-    """Make sure that a data set may be written here: nothing is there, or only what an interrupted `prepare` left."""
+    """Check that the location is empty or holds only the remains of an interrupted `prepare`, which are removed."""
     if location.is_empty():
         return
     if not is_data_set(location, complete=overwrite):
