@@ -475,6 +475,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (Suspended, ClusterError) as error:
         print_error(str(error))
         code = NOT_CERTIFIED
+    except MemoryError as error:
+        code = print_error(f"out of memory ({error or 'an allocation failed'}); use more workers, or smaller shards")
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "distdual"
         sentence = error.format_message().rstrip(".")

@@ -20,7 +20,6 @@ import io
 import json
 import logging
 import time
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
@@ -29,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.config import Config
+from distdual.coordinator.checkpoint_schema import MANIFEST as SCHEMA
 from distdual.coordinator.latent_loop import LatentRun
 from distdual.coordinator.latent_snapshot import LatentState, restore_latent
 from distdual.coordinator.slack_partition import SlackPartition
@@ -36,7 +36,7 @@ from distdual.coordinator.snapshot import State, pack, restore
 from distdual.coordinator.trainer import Trainer
 from distdual.data.dataset import Dataset
 from distdual.data.storage.location import Location, StorageError
-from distdual.data.storage.npy_io import unzip
+from distdual.data.storage.npy_io import BAD_ZIP, unzip
 from distdual.errors import ClusterError, InputError, Suspended
 from distdual.model.io import CHECKPOINT, MANIFEST, begin_run, read_json, to_json
 from distdual.problems.base import Problem
@@ -49,7 +49,7 @@ FORMAT = 2
 ARRAYS = ("rows", "constraints", "weights", "files")
 REST = 10.0  # pause after a checkpoint, as a multiple of its duration: at most a tenth of the time goes into them
 FREE = ("gap", "max_passes", "max_seconds")  # keys of [solver] that a resumed run may change
-UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, EOFError, zipfile.BadZipFile)
+UNREADABLE = (*BAD_ZIP, IndexError, TypeError, AttributeError, ArithmeticError)
 
 
 class Saved(NamedTuple):
@@ -345,13 +345,7 @@ def read_manifest(folder: Location) -> dict[str, Any]:
     version = manifest.get("format")
     if version != FORMAT:
         raise InputError(f"{folder}: checkpoint format {version!r}, this version of distdual reads {FORMAT}")
-    kinds = {"number": int, "run": dict, "files": dict, "summary": dict, "members": str | None}
-    for name, kind in kinds.items():
-        if name not in manifest or not isinstance(manifest[name], kind):
-            raise InputError(f"{folder}/{MANIFEST}: {name} is missing or of the wrong type")
-    members = manifest["members"]
-    if members is not None and (not members.startswith("dual/members-") or ".." in members):
-        raise InputError(f"{folder}/{MANIFEST}: members must name a folder in dual/, got {members!r}")
+    SCHEMA(f"{folder}/{MANIFEST}", manifest)
     return manifest
 
 

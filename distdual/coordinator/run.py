@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from distdual.certificate.verify import contradictions
+from distdual.cluster.base import Executor
 from distdual.cluster.open_executor import check_examples, dask_page, open_executor
 from distdual.config import Config, from_table, index_range
 from distdual.coordinator.async_trainer import MODES
@@ -24,9 +26,9 @@ from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, product
 from distdual.model.dual import AnyDual, Dual, GroupDual, Summary, read_npy
-from distdual.model.io import MANIFEST, DataInfo, Model, begin_run, claim, load_model, read_json, remove_unfinished
+from distdual.model.io import MANIFEST, DataInfo, Model, begin_run, claim, load_model, read_run, remove_unfinished
 from distdual.problems.base import Problem
-from distdual.problems.latent.base import LatentProblem, stated
+from distdual.problems.latent.base import Completed, LatentProblem, stated
 from distdual.problems.registry import class_of, is_own, make_problem
 from distdual.report.log_sinks import open_logs
 from distdual.report.round_log import Round
@@ -116,10 +118,26 @@ def train(
             with checkpoint.kept(lambda: trainer):
                 outcome = trainer.run()
         model = model_of(outcome, config, dataset, solved, prior, members, more)
+        if there:
+            check_resumed(model, output, dataset, executor, checkpoint)
         model.save(output, overwrite=config.output.overwrite)
         logged.end(model.certificate)
         tidy(outcome, model.dual, checkpoint)
     return Result(model, model.certificate, outcome.history)
+
+
+def check_resumed(model: Model, output: Location, dataset: Dataset, executor: Executor, checkpoint: Checkpoint) -> None:
+    """Recompute what a resumed run is about to certify, as what it resumed from is a stored file like any other.
+
+    A summary of the dual cannot be rebuilt, and `verify` says so; latent values are those of the last problem.
+    """
+    if isinstance(model.dual, Summary) or isinstance(model.problem, Completed):
+        return
+    if found := [each for each in contradictions(model, output, dataset, executor) if "inexact" not in each]:
+        raise InputError(
+            f"{checkpoint.folder}: does not belong to the data: {found[0]}; begin anew without --resume and with "
+            "output.overwrite=true"
+        )
 
 
 def data_of(config: Config) -> Location:
@@ -251,7 +269,7 @@ def members_of(config: Config, output: Location, slack: Slack, checkpoint: Check
 
 def is_alone(output: Location, checkpoint: Checkpoint) -> bool:
     """Whether the folder still belongs to this run; another may have taken over."""
-    noted = read_json(output, "run.json").get("members") if output.exists("run.json") else checkpoint.members
+    noted = read_run(output) if output.exists("run.json") else checkpoint.members
     return bool(noted == checkpoint.members) and not checkpoint.folder.exists(MANIFEST)
 
 

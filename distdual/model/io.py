@@ -29,6 +29,7 @@ from distdual.data.preprocess.preprocessing import Preprocessing, of_model
 from distdual.data.storage.location import Location, Place, as_location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
+from distdual.memory import check_room
 from distdual.model.dual import (
     FILES,
     AnyDual,
@@ -41,9 +42,11 @@ from distdual.model.dual import (
     read_dual,
     read_npy,
 )
+from distdual.model.schema import CERTIFICATE, MODEL, RUN
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import Completed, LatentProblem
 from distdual.problems.registry import KindOrClass, problem_from, texts_of
+from distdual.schema import rising
 from distdual.solver.regularizer import Prior
 
 CHECKPOINT = "checkpoint"
@@ -172,9 +175,8 @@ def remove_unfinished(location: Location) -> None:
     """Remove the files of an unfinished run."""
     (location / CHECKPOINT).remove_file(MANIFEST)  # first, so that no run resumes from an incomplete checkpoint
     noted = location.exists("run.json")
-    folder = read_json(location, "run.json").get("members") if noted else None
-    if is_members_folder(folder):
-        (location / str(folder)).remove()
+    if folder := read_run(location):
+        (location / folder).remove()
     (location / CHECKPOINT).remove()
     if noted:
         location.remove_file("run.json")
@@ -186,14 +188,21 @@ def read_about(location: Location) -> dict[str, Any]:
         raise InputError(f"{location}: there is no model: model.json not found; make one with `distdual train`")
     about = read_json(location, "model.json")
     version = about.get("format")
-    if not isinstance(version, int):
+    if type(version) is not int:
         raise InputError(f"{location}/model.json: the format is {version!r}, a number is expected")
     if version > MODEL_FORMAT:
         raise InputError(
             f"{location}: model format {version} is newer than {MODEL_FORMAT}, "
             "the newest this version reads; upgrade distdual"
         )
+    MODEL(f"{location}/model.json", about)
     return about
+
+
+def read_certificate(location: Location) -> dict[str, Any]:
+    certificate = read_json(location, "certificate.json")
+    CERTIFICATE(f"{location}/certificate.json", certificate)
+    return certificate
 
 
 def load_model(
@@ -206,31 +215,29 @@ def load_model(
     """
     location = as_location(location, storage_options)
     about = read_about(location)
-    try:
-        with naming(location):
-            names = texts_of(about["problem"], problem)
-        texts = {name: location.read(f"problem/{name}.txt").decode() for name in names}
-        with naming(location):
-            made = problem_from(about["problem"], problem, texts)
-        data, C, config = about["data"], float(about["C"]), about["config"]
-        arrays = {name: read_prior(location, name) for name in about["prior"]}
-        with naming(location):
-            prior = Prior(made.n_weights, **arrays)
-        checksum = read_npy(location, "dual/checksum.npy", np.uint32)
-        info = DataInfo(data["url"], data["fingerprint"], data["n_examples"], checksum, data.get("numbering"))
-        if isinstance(made, LatentProblem):
-            made = read_latent_values(location, made)
-    except InputError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        what = str(error) if isinstance(error, KeyError) else "a value"
-        raise InputError(f"{location}/model.json: {what} is missing or of the wrong type") from None
+    with naming(location):
+        names = texts_of(about["problem"], problem)
+    texts = {name: read_text(location, f"problem/{name}.txt") for name in names}
+    with naming(location):
+        made = problem_from(about["problem"], problem, texts)
+    check_room(f"{location}: w of {made.n_weights} weights", 8 * made.n_weights)
+    data, C, config = about["data"], float(about["C"]), about["config"]
+    arrays = {name: read_prior(location, name) for name in about["prior"]}
+    with naming(location):
+        prior = Prior(made.n_weights, **arrays)
+    checksum = read_npy(location, "dual/checksum.npy", np.uint32)
+    info = DataInfo(data["url"], data["fingerprint"], data["n_examples"], checksum, data.get("numbering"))
+    if isinstance(made, LatentProblem):
+        made = read_latent_values(location, made)
     w = read_npy(location, "weights.npy", np.float64)
     if len(w) != made.n_weights:
         raise InputError(f"{location}/weights.npy: {len(w)} weights, but model.json describes {made.n_weights}")
-    certificate = read_json(location, "certificate.json")
-    said = certificate.get("support")
-    dual = read_dual(location, about, said if isinstance(said, int) else 0)
+    certificate = read_certificate(location)
+    dual = read_dual(location, about, certificate.get("support", 0))
+    if len(dual.beta) not in (0, len(w)):
+        raise InputError(
+            f"{location}/dual/beta.npy: {len(dual.beta)} numbers, expected none or one per weight: {len(w)}"
+        )
     if isinstance(dual, Summary) and len(dual.v) != len(w):
         raise InputError(f"{location}/dual/v.npy: {len(dual.v)} numbers, expected one per weight: {len(w)}")
     return Model(w, made, C, prior, dual, info, certificate, config, of_model(location, about))
@@ -256,8 +263,7 @@ def read_latent_values(location: Location, problem: LatentProblem) -> Completed:
     if not problem.per_token:
         return Completed(problem, values)
     indptr = read_npy(location, "latent_indptr.npy", np.int64)
-    if not len(indptr) or indptr[0] != 0 or indptr[-1] != len(values) or (np.diff(indptr) < 1).any():
-        raise InputError(f"{location}/latent_indptr.npy: does not divide the {len(values)} latent values")
+    rising(f"{location}/latent_indptr.npy", indptr, len(values), least=1)
     return Completed(problem, values, indptr=indptr)
 
 
@@ -276,8 +282,6 @@ def read_prior(location: Location, name: str) -> NDArray[Any]:
 def changed_files(location: Location, certificate: dict[str, Any]) -> list[str]:
     """Return the files of a model folder whose digests differ from those of training."""
     digests = certificate.get("sha256", {})
-    if not isinstance(digests, dict):
-        raise InputError(f"{location}/certificate.json: sha256 must hold a digest for each file")
     return [name for name, digest in digests.items() if hashlib.sha256(location.read(name)).hexdigest() != digest]
 
 
@@ -285,13 +289,30 @@ def to_json(value: dict[str, Any]) -> bytes:
     return (json.dumps(value, indent=2) + "\n").encode()
 
 
+def read_text(location: Location, name: str) -> str:
+    try:
+        return location.read(name).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{location}/{name}: no UTF-8: {error}") from None
+
+
 def read_json(location: Location, name: str) -> dict[str, Any]:
     try:
         value = json.loads(location.read(name))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{location}/{name}: not JSON: {error}") from None
     if not isinstance(value, dict):
         raise InputError(f"{location}/{name}: expected a JSON object")
     return value
+
+
+def read_run(location: Location) -> str | None:
+    """The folder of members files that an unfinished run recorded; None if there is none."""
+    if not location.exists("run.json"):
+        return None
+    told = read_json(location, "run.json")
+    RUN(f"{location}/run.json", told)
+    members: str | None = told.get("members")
+    return members

@@ -1,5 +1,6 @@
 """`prepare`: sources become a data set of shards.
 
+open_sources  the format of each source file, and the reader for it
 api         the functions that write a data set from files or arrays
 pipeline    the stream of blocks through checks, scaling, split and shuffle into a data set
 shuffle     external shuffle: random order for more examples than fit in memory

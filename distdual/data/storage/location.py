@@ -5,6 +5,7 @@ import itertools
 import logging
 import os
 import random
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,19 @@ S3_TRIES = 2
 LIBRARIES = ("botocore", "aiobotocore", "aiohttp", "urllib3")  # what they raise is a matter of the storage
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries; each is about twice the one before
 S3_OPTIONS = {"max_concurrency": 1}  # with more, s3fs requests the size of each object before reading it
+
+
+# Schemes of data that a model may name: folders and object stores. What else fsspec opens, such as web pages, archives
+# and hosts by ssh, only the user may name.
+NAMED_BY_MODELS = ("file", "local", "memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
+
+
+def check_scheme(where: str, url: str) -> None:
+    """Refuse to fetch from a URL that a file names, and not the user, unless its scheme is one for data."""
+    scheme = url.partition("://")[0] if "://" in url else "file"
+    if "::" in url or scheme not in NAMED_BY_MODELS:
+        known = ", ".join(NAMED_BY_MODELS)
+        raise InputError(f"{where} names {url!r}, which is none of {known}: name the data set yourself with --data")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +131,8 @@ class Location:
 
     def read(self, name: str) -> bytes:
         fs, path = self.filesystem()
+        if not self.remote:
+            check_regular(f"{path}/{name}")
         return self.patiently(name, lambda: bytes(fs.cat_file(f"{path}/{name}")))[0]
 
     def write(self, name: str, content: bytes) -> None:
@@ -225,6 +241,14 @@ def clear_errors(name: str) -> Iterator[None]:
 
 class StorageError(InputError):
     """A request to the storage failed; the same request may succeed later."""
+
+
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Refuse to read a pipe, which may hang, or a device, which may never end."""
+    with contextlib.suppress(OSError):  # whoever reads the file finds out what is wrong
+        mode = os.stat(path).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise InputError(f"{path}: neither a file nor a folder, but {stat.filemode(mode)}; expected a file")
 
 
 def files_below(folder: str) -> Iterator[str]:
