@@ -40,7 +40,7 @@ UNREADABLE = (ArithmeticError, AssertionError, AttributeError, LookupError, Runt
 
 
 class MissingChunkError(Exception):
-    """Zarr would read a chunk that is not there as fill values; for us a lost chunk is lost data."""
+    """A missing chunk, which Zarr would read as fill values."""
 
 
 class IncompleteError(InputError):
@@ -48,11 +48,11 @@ class IncompleteError(InputError):
 
 
 class DamagedError(InputError):
-    """A data set of ours, complete once, whose description cannot be read any more."""
+    """A data set whose description is damaged."""
 
 
 class StrictStore(WrapperStore[Store]):
-    """A Zarr store that refuses to make up lost chunks."""
+    """A Zarr store that raises an error for missing chunks instead of filling them."""
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
         if isinstance(self._store, LocalStore):
@@ -124,7 +124,7 @@ class TrainingData(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """An open data set: what is known about all shards, and a way to read each."""
+    """An open data set: metadata of all shards, and a method to read each."""
 
     location: Location
     layout: Layout
@@ -188,7 +188,7 @@ class Dataset:
 
     @cached_property
     def _rank(self) -> NDArray[np.int32]:
-        """Place in `classes` of each stored label code."""
+        """Index in `classes` of each stored label code."""
         return np.array([self.classes.index(label) for label in self.layout.labels], dtype=np.int32)
 
     @cached_property
@@ -203,7 +203,7 @@ class Dataset:
         return digest.hexdigest()
 
     def head(self, n: int) -> "Dataset":
-        """The same without what was appended after shard n − 1."""
+        """The first n shards as a data set."""
         return replace(self, lengths=self.lengths[:n], largest_norm=self.largest_norm[:n], checksum=self.checksum[:n])
 
     @property
@@ -211,7 +211,7 @@ class Dataset:
         return Texts(self)
 
     def read(self, number: int, *, check: bool = True) -> Read:
-        """Shard `number` and what it took: one GET an array, all at the same time.
+        """Shard `number` and the cost of reading it: one GET for each array, all at the same time.
 
         Unless `check` is off, a shard that is not what `prepare` wrote is an error. What no kernel could survive always
         is: a checksum protects against accidents only.

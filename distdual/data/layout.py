@@ -49,7 +49,7 @@ class ArraySpec(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """All that is the same for every shard; stored as the group's attributes."""
+    """Properties shared by all shards; stored as the group's attributes."""
 
     kind: str  # the problem it was prepared for
     n_features: int
@@ -95,7 +95,7 @@ class Layout:
 
     @property
     def numbering(self) -> str | None:
-        """What feature numbers mean: different where they mean different things, None where unknown."""
+        """An identifier of the numbering of features; None where it is unknown."""
         if VOCABULARY in self.texts:
             return f"vocabulary {self.texts[VOCABULARY]:08x}"
         return f"hash of {self.recipe['hash_bits']} bits" if "hash_bits" in self.recipe else None

@@ -1,4 +1,4 @@
-"""A data set that was written reads back whole, from local files and from S3 alike; one that was harmed says where."""
+"""A data set reads back unchanged from local files and from S3; an error names what is damaged."""
 
 import json
 import pickle

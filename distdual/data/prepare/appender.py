@@ -1,4 +1,4 @@
-"""The writer that appends shards to a data set; readers see the old or the new one, nothing between.
+"""The writer that appends shards to a data set atomically: readers see either the old or the new one.
 
 What the old zarr.json describes is never touched: new shards are objects of their own, and the tables of shards keep
 their first entries. The new zarr.json, written last and in one piece, makes the data set the longer one. What a killed
@@ -63,7 +63,7 @@ class Appender(DatasetWriter):
                 self.location.remove_file(spec.chunk_key(number))
 
     def _check_form(self, block: Block) -> None:
-        """The first block is like those that are stored; whether labels are words or numbers, their names must be."""
+        """Check that the first block has the form of the stored ones."""
         if self.form is None and self.layout is not None:
             found, layout = form_of(block), self.layout
             width = None if layout.sparse else layout.n_features

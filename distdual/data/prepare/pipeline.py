@@ -31,12 +31,12 @@ from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import DenseRows, Floats
 
-UNFINISHED = "prepare.unfinished"  # stands in DEST while DEST/train and DEST/test are being written
+UNFINISHED = "prepare.unfinished"  # exists in DEST while DEST/train and DEST/test are being written
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A data set that was written."""
+    """A written data set."""
 
     url: str
     n_examples: int
@@ -114,7 +114,7 @@ def checked_blocks(sources: Sequence[Source], width: "Width") -> Iterator[NamedB
 
 
 def columns_of(block: Block) -> tuple[str, ...]:
-    """What must be the same for all blocks of a data set, in words."""
+    """Properties, in words, that all blocks of a data set must share."""
     if isinstance(block.x, DenseRows):
         features = f"dense rows of {block.x.width} features"
     else:

@@ -160,7 +160,7 @@ class DatasetWriter:
         return sum(block.n_examples for block in self.pending)
 
     def finish(self) -> None:
-        """Write what is left, then the tables, then the mark that the data set is complete."""
+        """Write the remaining examples, then the tables, then the `complete` mark."""
         self._write_full_shards(last=True)
         if self.layout is None:
             raise InputError(f"{self.location}: the source holds no examples")
@@ -205,7 +205,7 @@ class DatasetWriter:
             self.claim.check()
 
     def _check_form(self, block: Block) -> None:
-        """All blocks are alike: dense or sparse, of one width, with labels of one type and the same columns."""
+        """Check that all blocks have one format, width, label type and set of columns."""
         form = form_of(block)
         if self.form is None:
             self.form = form
@@ -338,7 +338,7 @@ class DatasetWriter:
         return np.array([self.codes[label_name(value.item())] for value in values], dtype=np.int32)[inverse]
 
     def _learn(self, label: str, where: str) -> None:
-        """Give a label a code, if it has none."""
+        """Assign a code to a new label."""
         self.codes.setdefault(label, len(self.codes))
         if self.spec.n_classes is not None and len(self.codes) > self.spec.n_classes:
             names = ", ".join(self.codes)

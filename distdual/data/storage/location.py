@@ -365,7 +365,7 @@ def write_synced(path: str, content: bytes) -> None:
 
 
 def without_secrets(text: str, options: Any) -> str:
-    """`text` without any string that stands in `options`."""
+    """`text` with every string of `options` removed."""
     if isinstance(options, Mapping):
         for value in options.values():
             text = without_secrets(text, value)

@@ -240,7 +240,7 @@ class UserProblem(Problem):
         return dot_row(w, self.checked(vector))
 
     def checked(self, vector: Vector) -> SparseVector:
-        """What `feature_map` returned, if no kernel can be hurt by it."""
+        """The result of `feature_map`, checked to be safe for kernels."""
         if isinstance(vector, tuple):
             indices, values = (np.asarray(part) for part in vector)
             whole = indices.dtype.kind in "iu" and (
@@ -272,7 +272,7 @@ def described(array: Any) -> str:
 
 
 class Sizes:
-    """The largest loss and row met, and how far float32 put a row off."""
+    """The largest loss and row found, and the largest float32 rounding error of a row."""
 
     def __init__(self) -> None:
         self.terms = self.norm = self.loss = self.off = 0.0
@@ -291,7 +291,7 @@ class Sizes:
 
 
 def one_row(indices: Ints, values: Floats) -> SparseVector:
-    """What is not 0 in float32; what is too large for it shows as an infinite loss."""
+    """The entries that are not 0 in float32; values too large for it give an infinite loss."""
     with np.errstate(over="ignore", invalid="ignore"):
         rounded = values.astype(np.float32)
         off = float(np.sqrt(((values - rounded) ** 2).sum()))

@@ -128,7 +128,7 @@ def shard_for_check(n_features: int, n_classes: int) -> Shard:
 
 
 def weights_for_check(problem: UserProblem) -> list[Floats]:
-    """All zero, then random ones, small and large."""
+    """Weights of zero, then random weights, small and large."""
     rng = np.random.default_rng(1)
     return [scale * rng.normal(size=problem.n_weights) for scale in (0.0, 0.1, 1.0)]
 
@@ -139,7 +139,7 @@ def cases(problem: UserProblem, shard: Shard) -> Iterator[Case]:
 
 
 def value_of(problem: UserProblem, case: Case, y: Any) -> float:
-    """What `argmax` is to maximise."""
+    """The value that `argmax` maximises."""
     return float(problem.loss(case.y_true, y)) + problem.dot(case.w, problem.feature_map(case.x, y))
 
 
@@ -326,7 +326,7 @@ def check_speed(problem: UserProblem, shard: Shard) -> str:
 
 
 def rounds_of(problem: UserProblem, shard: Shard) -> int:
-    """So many scans that measuring takes long enough; the first, which may compile, does not count."""
+    """The number of scans to time; the first, which may compile, is left out."""
     timed(problem, shard, 1)
     return max(1, int(MEASURE / max(1e-6, timed(problem, shard, 1))))
 

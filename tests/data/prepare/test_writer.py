@@ -1,4 +1,4 @@
-"""A data set is either whole or not there, is written in bounded memory, and holds nothing one cannot train on."""
+"""A data set is complete or absent, is written in bounded memory, and holds only data fit for training."""
 
 import contextlib
 import json
@@ -186,7 +186,7 @@ class TestDestination:
 
 
 class TestRefused:
-    """Each of these stands in the way of training; the message says where."""
+    """Each of these prevents training; the message names the place."""
 
     def refused(self, place: Location, *blocks: Block, kind: str = "binary", **options: Any) -> str:
         with pytest.raises(InputError) as caught:
