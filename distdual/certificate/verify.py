@@ -89,7 +89,8 @@ def verify(
     `problem` names the class of a model of a user's own problem: "package.module:Class" or the class itself.
     """
     folder = model if isinstance(model, Location) else Location(model)
-    claimed = load_model(folder, problem)
+    folder = folder.patient(RETRY_SECONDS)
+    claimed = load_model(folder.patient(0), problem)  # the address may be wrong
     if not data:
         check_scheme(f"{folder}/model.json", claimed.data.url)
     source = data if isinstance(data, Location) else Location(data or claimed.data.url, folder.storage_options)
