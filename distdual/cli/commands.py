@@ -387,7 +387,7 @@ for job_command in job_commands.JOB_COMMANDS:
     cli.add_command(job_command)
 
 
-@cli.command(short_help="Test your own problem on small cases.")
+@cli.command("check-problem", short_help="Test your own problem on small cases.")
 @click.argument("name", metavar="MODULE:CLASS", callback=lambda _, __, name: find_module(name))
 @click.option("--data", metavar="URL", help="Test on examples of this data set's first shard; default: random.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A key of [problem]; repeatable.")
