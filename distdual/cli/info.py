@@ -7,10 +7,12 @@ from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.model.io import CHECKPOINT, MANIFEST, Model, load_model, read_about, read_certificate
+from distdual.model.replace_files import current
 from distdual.problems.registry import is_own
 
 
 def describe(location: Location) -> dict[str, Any]:
+    location = current(location)
     if location.exists("model.json"):
         about = read_about(location)
         own = isinstance(about.get("problem"), dict) and is_own(about["problem"].get("kind"))

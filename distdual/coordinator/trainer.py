@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from distdual.certificate.bounds import Certificate, ShardLoss, objective, shard_losses, upper_bound
+from distdual.certificate.bounds import Certificate, ShardLoss, objective, shard_losses, upper_bound, whole_shards
 from distdual.cluster.base import Executor
 from distdual.config import SolverConfig
 from distdual.coordinator.auto_slack import Choice, choose
@@ -28,6 +28,7 @@ from distdual.coordinator.schedule import (
     Progress,
     Stop,
     after_scan,
+    cut_expensive,
     next_step,
 )
 from distdual.coordinator.slack_partition import SlackPartition, unset_limit
@@ -225,7 +226,7 @@ class Trainer:
         here, losses = self.state.underway, self.state.underway.losses
         for pieces in plan.rounds[here.done :]:
             scans, reports, w = self._scan(pieces, self._query(plan), here.slack)
-            losses += shard_losses(reports)
+            losses += whole_shards(shard_losses(reports))
             if plan.certify:
                 self._certify(losses, w, scans[0].version)
             here.done += 1
@@ -323,14 +324,18 @@ class Trainer:
     def _scan(
         self, pieces: tuple[Piece, ...], w: Floats, slack: Slack, recent: Mapping[int, tuple[Notes, ...]] = NO_NOTES
     ) -> tuple[list[Scan], list[ShardReport], Floats]:
-        """Scan the pieces at w; scans and reports are in the order of shards.
+        """Scan the pieces at w, cut where the oracle is expensive; scans and reports are in the order of examples.
 
         `recent` maps a shard to members files to search instead of calling the oracle.
         """
         version = self.publish(w)
-        scans = [self._scan_of(p, version, slack, recent.get(p.shard, ())) for p in sorted(pieces)]
+        if not recent:
+            pieces = cut_expensive(pieces, self.problem.oracle_work, slack)
+        scans = [
+            self._scan_of(p, version, slack, recent.get(p.shard, ()), ticket) for ticket, p in enumerate(sorted(pieces))
+        ]
         begin = time.perf_counter()
-        reports = sorted(self.executor.reports(scans), key=lambda report: report.shard)
+        reports = sorted(self.executor.reports(scans), key=lambda report: report.ticket)
         self.state.totals.wait_seconds += time.perf_counter() - begin
         self.state.totals.rounds += 1
         for scan, report in zip(scans, reports, strict=True):
@@ -415,7 +420,7 @@ class Trainer:
         whole = tuple(Piece(s, 0, int(n)) for s, n in enumerate(np.diff(self.dataset.first)))
         w = self.solver.candidate(averaged=self.config.average)
         scans, reports, w = self._scan(whole, w, self.partition.slack)
-        self._certify(shard_losses(reports), w, scans[0].version)
+        self._certify(whole_shards(shard_losses(reports)), w, scans[0].version)
         self._record(self.dataset.n_shards, certify=True)
 
     def _gap(self) -> float:

@@ -20,7 +20,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
-from distdual.data.layout import ATTRIBUTES, CHECKSUMS, FORMAT, LENGTHS, NORMS, ArraySpec, Axis, Layout
+from distdual.data.layout import ATTRIBUTES, CHECKSUMS, FORMAT, LENGTHS, NORMS, SEPARATORS, ArraySpec, Axis, Layout
 from distdual.data.layout_schema import ATTRIBUTES as SCHEMA
 from distdual.data.layout_schema import check_layout, check_table_size, check_tables, check_zarr_array
 from distdual.data.shard import Block, Read, Runs, Shard, run_arrays
@@ -31,6 +31,7 @@ from distdual.errors import InputError
 from distdual.kernels.rounding import MARGIN
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Ints
 
+CHANGED_ON_THE_WAY = "FlexibleChecksumError"  # botocore's: the object has another checksum than its server says
 PLAIN_ARRAY = "{}: this is a plain Zarr array; make a data set of it with `distdual prepare`, and --labels"
 TABLES: dict[str, tuple[str, int]] = {LENGTHS: ("int64", 2), NORMS: ("float64", 1), CHECKSUMS: ("uint32", 1)}
 
@@ -39,7 +40,7 @@ UNREADABLE = (ArithmeticError, AssertionError, AttributeError, LookupError, Runt
 
 
 class MissingChunkError(Exception):
-    """Zarr would read a chunk that is not there as fill values; for us a lost chunk is lost data."""
+    """A missing chunk, which Zarr would read as fill values."""
 
 
 class IncompleteError(InputError):
@@ -47,17 +48,17 @@ class IncompleteError(InputError):
 
 
 class DamagedError(InputError):
-    """A data set of ours, complete once, whose description cannot be read any more."""
+    """A data set whose description is damaged."""
 
 
 class StrictStore(WrapperStore[Store]):
-    """A Zarr store that refuses to make up lost chunks."""
+    """A Zarr store that raises an error for missing chunks instead of filling them."""
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
         if isinstance(self._store, LocalStore):
             check_regular(self._store.root / key)
         found = await super().get(key, prototype, byte_range)
-        if found is None and "/c/" in key:
+        if found is None and ("/c/" in key or "/c." in key):
             raise MissingChunkError(key)
         return found
 
@@ -123,7 +124,7 @@ class TrainingData(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """An open data set: what is known about all shards, and a way to read each."""
+    """An open data set: metadata of all shards, and a method to read each."""
 
     location: Location
     layout: Layout
@@ -187,7 +188,7 @@ class Dataset:
 
     @cached_property
     def _rank(self) -> NDArray[np.int32]:
-        """Place in `classes` of each stored label code."""
+        """Index in `classes` of each stored label code."""
         return np.array([self.classes.index(label) for label in self.layout.labels], dtype=np.int32)
 
     @cached_property
@@ -202,7 +203,7 @@ class Dataset:
         return digest.hexdigest()
 
     def head(self, n: int) -> "Dataset":
-        """The same without what was appended after shard n − 1."""
+        """The first n shards as a data set."""
         return replace(self, lengths=self.lengths[:n], largest_norm=self.largest_norm[:n], checksum=self.checksum[:n])
 
     @property
@@ -210,7 +211,7 @@ class Dataset:
         return Texts(self)
 
     def read(self, number: int, *, check: bool = True) -> Read:
-        """Shard `number` and what it took: one GET an array, all at the same time.
+        """Shard `number` and the cost of reading it: one GET for each array, all at the same time.
 
         Unless `check` is off, a shard that is not what `prepare` wrote is an error. What no kernel could survive always
         is: a checksum protects against accidents only.
@@ -312,6 +313,15 @@ def open_dataset(location: Location) -> Dataset:
     A storage that does not answer is an error at once: the address may be wrong. Shards are read patiently.
     """
     store = StrictStore(zarr_store(location, read_only=True))
+    try:
+        return dataset_at(location, store)
+    except InputError as error:
+        if not isinstance(error, DamagedError) and CHANGED_ON_THE_WAY not in str(error):
+            raise
+        return dataset_at(location, store)  # what was damaged on its way only is whole the second time
+
+
+def dataset_at(location: Location, store: StrictStore) -> Dataset:
     with clear_errors(location.url):
         return dataset_in(location.absolute(), store)
 
@@ -320,6 +330,7 @@ def dataset_in(location: Location, store: StrictStore) -> Dataset:
     group = open_group(location, store)
     layout = read_layout(location, group)
     try:
+        layout = replace(layout, separator=separator_of(location, group, layout))
         codecs = {spec.name: codecs_of(location, group, layout, spec) for spec in layout.arrays}
         texts = {name: described(location, group, text_array(name), "uint8").async_array for name in layout.texts}
         tables = {name: described(location, group, name, *form) for name, form in TABLES.items()}
@@ -353,6 +364,15 @@ def damaged(error: BaseException, sentence: str) -> InputError:
     """The error's own sentence if it has one, else the given one around it."""
     own = f"{error}; prepare it again"
     return DamagedError(own if isinstance(error, InputError) else sentence.format(error))
+
+
+def separator_of(location: Location, group: zarr.Group, layout: Layout) -> str:
+    """What stands between the numbers in the names of chunks, the same in all arrays."""
+    encodings = [array_of(group, spec.name).metadata.to_dict()["chunk_key_encoding"] for spec in layout.arrays]
+    for separator in SEPARATORS:
+        if all(found == {"name": "default", "configuration": {"separator": separator}} for found in encodings):
+            return separator
+    raise InputError(f"{location}: its arrays name their chunks in different ways; prepare it again")
 
 
 def open_group(location: Location, store: Store, mode: Literal["r", "r+"] = "r") -> zarr.Group:

@@ -13,6 +13,7 @@ run.json           during a run: the files to remove if the run is not resumed
 checkpoint/        of an unfinished run, see coordinator/checkpoint.py
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 import distdual
 from distdual.data.dataset import Dataset
 from distdual.data.preprocess.preprocessing import Preprocessing, of_model
+from distdual.data.storage.claim import Claim, claimed
 from distdual.data.storage.location import Location, Place, as_location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
@@ -42,6 +44,7 @@ from distdual.model.dual import (
     read_dual,
     read_npy,
 )
+from distdual.model.replace_files import create_files, current, replace_files
 from distdual.model.schema import CERTIFICATE, MODEL, RUN
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import Completed, LatentProblem
@@ -53,6 +56,7 @@ CHECKPOINT = "checkpoint"
 MANIFEST = "manifest.json"  # written last; completes a checkpoint
 MODEL_FORMAT = 2  # 1: support constraints of single examples only
 LATENT = ("latent", "latent_indptr")
+READS = 3  # attempts at a model that another process replaces meanwhile
 
 PRIOR: dict[str, tuple[Any, tuple[int, ...]]] = {
     "mean": (np.float64, (1,)),
@@ -94,9 +98,17 @@ class Model:
             raise InputError(f"a {self.problem.kind} model has no estimator; predict with distdual.predict")
         return getattr(distdual, name).from_model(self)
 
-    def save(self, location: Location, *, overwrite: bool = False) -> None:
-        """Write the folder, model.json last."""
-        claim(location, overwrite=overwrite)
+    def save(self, location: Location, *, overwrite: bool = False, claim: Claim | None = None) -> None:
+        """Write the folder, model.json last; a model that is there stays whole until the new one is.
+
+        `claim` is the caller's on the folder, if it has one.
+        """
+        check_output(location, overwrite=overwrite)
+        with contextlib.nullcontext(claim) if claim else claimed(location) as held:
+            held.check()
+            self._write(location)
+
+    def _write(self, location: Location) -> None:
         files = {
             "weights.npy": npy(self.w),
             **{f"dual/{name}.npy": npy(array) for name, array in self.dual.arrays().items()},
@@ -109,7 +121,10 @@ class Model:
             files |= {f"{name}.npy": npy(array) for name, array in latent_arrays(self.problem).items()}
         files |= {} if self.preprocessing is None else self.preprocessing.files()
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-        files["certificate.json"] = to_json({**self.certificate, "sha256": digests})
+        files = {
+            "certificate.json": to_json({**self.certificate, "sha256": digests}),
+            **files,
+        }  # first: shows who wrote
         about = to_json(
             {
                 "format": 1 if isinstance(self.dual, Dual) else MODEL_FORMAT,
@@ -129,18 +144,26 @@ class Model:
                 "config": self.config,
             }
         )
-        before = read_json(location, "model.json").get("members") if location.exists("model.json") else None
-        location.remove_file("model.json")
-        for name, content in files.items():
-            location.write(name, content)
-        for name in (*LATENT, *(f"dual/{name}" for name in FILES)):
-            if f"{name}.npy" not in files:
-                location.remove_file(f"{name}.npy")
-        location.remove_file("run.json")  # its files now belong to a model
-        location.write("model.json", about)
+        files["model.json"] = about
+        if not location.exists("model.json"):
+            create_files(location, files, "model.json")
+            location.remove_file("run.json")  # its files now belong to a model
+            return
+        before = members_at(location)
+        every = (*LATENT, *(f"dual/{name}" for name in FILES))
+        replace_files(location, files, [f"{name}.npy" for name in every if f"{name}.npy" not in files])
+        location.remove_file("run.json")
         own = self.dual.members if isinstance(self.dual, GroupDual) else None
-        if is_members_folder(before) and before != own:
-            (location / str(before)).remove()
+        if before is not None and before != own:
+            (location / before).remove()
+
+
+def members_at(location: Location) -> str | None:
+    """The folder of members files that belongs to the model of a folder, if any."""
+    if not location.exists("model.json"):
+        return None
+    members = read_json(current(location), "model.json").get("members")
+    return str(members) if is_members_folder(members) else None
 
 
 MOST_NAMES = 10_000  # of features in model.json, which people read; the files of preprocessing/ have all
@@ -155,7 +178,7 @@ def describe_features(preprocessing: Preprocessing | None) -> dict[str, Any]:
     return {"preprocessing": preprocessing.describe(), **({"feature_names": list(names or ())} if listed else {})}
 
 
-def claim(location: Location, *, overwrite: bool) -> None:
+def check_output(location: Location, *, overwrite: bool) -> None:
     """Raise unless a model may be written here."""
     if location.is_empty():
         return
@@ -175,7 +198,8 @@ def remove_unfinished(location: Location) -> None:
     """Remove the files of an unfinished run."""
     (location / CHECKPOINT).remove_file(MANIFEST)  # first, so that no run resumes from an incomplete checkpoint
     noted = location.exists("run.json")
-    if folder := read_run(location):
+    folder = read_run(location)
+    if folder and folder != members_at(location):  # else of a run that was killed after its model was written
         (location / folder).remove()
     (location / CHECKPOINT).remove()
     if noted:
@@ -214,6 +238,26 @@ def load_model(
     the folder contains is never imported.
     """
     location = as_location(location, storage_options)
+    for _ in range(READS):
+        source = current(location)
+        before = digests_at(source)
+        try:
+            model = read_model(source, problem)
+        except InputError:
+            if current(location) == source and digests_at(source) == before:
+                raise
+            continue
+        if current(location) == source and digests_at(source) == before:
+            return model
+    raise InputError(f"{location}: the model is being replaced again and again; try later")
+
+
+def digests_at(location: Location) -> bytes:
+    """What differs between two models, whatever they have in common; nothing if there is none."""
+    return location.read("certificate.json") if location.exists("certificate.json") else b""
+
+
+def read_model(location: Location, problem: KindOrClass | None) -> Model:
     about = read_about(location)
     with naming(location):
         names = texts_of(about["problem"], problem)
@@ -281,6 +325,7 @@ def read_prior(location: Location, name: str) -> NDArray[Any]:
 
 def changed_files(location: Location, certificate: dict[str, Any]) -> list[str]:
     """Return the files of a model folder whose digests differ from those of training."""
+    location = current(location)
     digests = certificate.get("sha256", {})
     return [name for name, digest in digests.items() if hashlib.sha256(location.read(name)).hexdigest() != digest]
 

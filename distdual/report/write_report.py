@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.model.io import read_about, read_certificate
+from distdual.model.replace_files import current
 from distdual.report.log_reader import Line, read_log
 from distdual.report.page import Run, page
-from distdual.report.plots import new_figure, plot_run
+from distdual.report.plots import has_matplotlib, new_figure, plot_run
 from distdual.report.price import Price
 
 
@@ -22,8 +23,14 @@ class ReportSources(NamedTuple):
         return Run(self.lines, name, self.certificate, target, price=price)
 
 
-def write_report(run: str, out: Path | None = None, *, png: bool = True, price: Price | None = None) -> list[Path]:
-    """Write the report of a run and return its files, by default next to the log and named after it."""
+def write_report(
+    run: str, out: Path | None = None, *, png: bool | None = None, price: Price | None = None
+) -> list[Path]:
+    """Write the report of a run and return its files, by default next to the log and named after it.
+
+    The PNG is left out where matplotlib is not installed, unless `png` asks for it.
+    """
+    png = has_matplotlib() if png is None else png
     found = find(run)
     target = out or found.log.with_suffix(".html")
     if target.suffix not in (".html", ".htm"):
@@ -48,6 +55,7 @@ def find(run: str) -> ReportSources:
     folder = Location(run)
     if not folder.exists("model.json"):
         raise InputError(f"{run}: neither a run log nor a model folder; set output.log to write a log while training")
+    folder = current(folder)
     config = read_about(folder).get("config")
     output = config.get("output") if isinstance(config, dict) else None
     log = output.get("log") if isinstance(output, dict) else None

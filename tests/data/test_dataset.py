@@ -1,4 +1,4 @@
-"""A data set that was written reads back whole, from local files and from S3 alike; one that was harmed says where."""
+"""A data set reads back unchanged from local files and from S3; an error names what is damaged."""
 
 import json
 import pickle
@@ -392,7 +392,7 @@ class TestOpening:
         write(location, example_block(False))
         data = open_once(location, open_dataset(location).fingerprint, 1)
         write(location, example_block(False, seed=1), overwrite=True)
-        with pytest.raises(InputError, match="shard 0 is not what was prepared: its checksum differs"):
+        with pytest.raises(InputError, match="the data set was replaced after it was opened"):
             data.read(0)
 
     def test_only_a_few_data_sets_stay_open(self, tmp_path):

@@ -160,7 +160,7 @@ def check_tag_cost(tag_cost: Mapping[str, float], classes: tuple[str, ...]) -> N
 
 
 def bounds_of(shard: Shard) -> Ints:
-    assert shard.tokens is not None  # whoever opened the data set has checked that it holds sequences
+    assert shard.tokens is not None  # checked when the data set was opened
     return shard.tokens
 
 

@@ -150,7 +150,7 @@ class Latent(LatentProblem):
 
 
 def bags_of(shard: Shard) -> Ints:
-    assert shard.tokens is not None  # whoever opened the data set has checked that its examples are runs of rows
+    assert shard.tokens is not None  # checked when the data set was opened
     return shard.tokens
 
 

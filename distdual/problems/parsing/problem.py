@@ -89,7 +89,7 @@ class Cfg(Problem):
         return rules_of(self.read)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to workers: rules are made from the text again."""
+        """The state sent to workers, without the rules, which are rebuilt from the text."""
         return {name: value for name, value in self.__dict__.items() if name != "rules"}
 
     @property
@@ -159,7 +159,7 @@ class Cfg(Problem):
         return spelt
 
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
-        """How many words have the right tag."""
+        """The number of words with the right tag."""
         tags = predicted[(predicted == OUTSIDE) | (predicted >= self.read.n_rules)]
         right = float((tags - self.read.n_rules == y).sum())
         return {"n": float(len(y)), "tag_accuracy": right}

@@ -86,7 +86,14 @@ def open_treebank(files: Sequence[Location], told: TreeOptions, options: Options
     return Opened([source(file) for file in files], Attached(texts=texts, labels=grammar.tags))
 
 
-BRACKETED = OwnFormat(name="brackets", holds="trees", options=TreeOptions, inherited="grammar", open=open_treebank)
+EXAMPLE = """\
+(S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (DT a) (NN cat)) (PP (IN with) (NP (DT the) (NN bird)))))
+(S (NP (DT a) (NN bird)) (VP (VBZ sees) (NP (NP (DT the) (NN dog)) (PP (IN with) (NP (DT a) (NN cat))))))
+(S (NP (PRP it)) (VP (VBZ sleeps)))
+"""
+BRACKETED = OwnFormat(
+    name="brackets", holds="trees", options=TreeOptions, inherited="grammar", open=open_treebank, example=EXAMPLE
+)
 
 
 def stored(location: Location) -> tuple[Grammar, list[str]]:
@@ -153,7 +160,7 @@ def vocabulary_of(words: Counter[str], min_count: int) -> list[str]:
 
 
 def word_shape(word: str, suffix: int = 0) -> str:
-    """What a word looks like: capitals, small letters, digits, hyphens, other signs; then its last letters.
+    """The shape of a word: capitals, small letters, digits, hyphens, other characters; then its suffix.
 
     A bracket cannot be in a word, so no word is a shape.
     """
