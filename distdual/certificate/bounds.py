@@ -23,6 +23,18 @@ def shard_losses(reports: Iterable[ShardReport]) -> list[ShardLoss]:
     return [ShardLoss(report.shard, report.version, report.loss, report.exact) for report in reports]
 
 
+def whole_shards(losses: Iterable[ShardLoss]) -> list[ShardLoss]:
+    """Losses per shard from losses per piece; pieces of different versions give version −1."""
+    made: dict[int, ShardLoss] = {}
+    for piece in losses:
+        known = made.get(piece.shard)
+        if known is not None:
+            version = piece.version if piece.version == known.version else -1
+            piece = ShardLoss(piece.shard, version, known.loss + piece.loss, known.exact and piece.exact)  # noqa: PLW2901
+        made[piece.shard] = piece
+    return [made[shard] for shard in sorted(made)]
+
+
 class CertificateError(ValueError):
     """The scans at hand do not prove an upper bound."""
 

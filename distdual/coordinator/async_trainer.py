@@ -8,12 +8,12 @@ pass that certifies use one w.
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from distdual.certificate.bounds import ShardLoss
+from distdual.certificate.bounds import ShardLoss, whole_shards
 from distdual.coordinator.run_state import PassUnderway
 from distdual.coordinator.schedule import CACHE_GAP_SHARE, INTERRUPTED, MAX_ASCENT, Pass, Piece, Stop, cut_pieces
 from distdual.coordinator.trainer import ROUND_WORK, Trainer
@@ -310,18 +310,6 @@ def still_violated(report: ShardReport, w: Floats) -> ShardReport:
 def ahead(turn_seconds: float, scan_seconds: float) -> int:
     """Scans to queue for each slot so that none idles while the coordinator is busy."""
     return 1 + min(MAX_PREFETCH, max(1, math.ceil(turn_seconds / scan_seconds))) if scan_seconds > 0 else 2
-
-
-def whole_shards(losses: Iterable[ShardLoss]) -> list[ShardLoss]:
-    """Losses per shard from losses per piece; pieces of different versions give version −1."""
-    made: dict[int, ShardLoss] = {}
-    for piece in losses:
-        known = made.get(piece.shard)
-        if known is not None:
-            version = piece.version if piece.version == known.version else -1
-            piece = ShardLoss(piece.shard, version, known.loss + piece.loss, known.exact and piece.exact)  # noqa: PLW2901
-        made[piece.shard] = piece
-    return [made[shard] for shard in sorted(made)]
 
 
 MODES: dict[str, type[Trainer]] = {"deterministic": Trainer, "async": AsyncTrainer}

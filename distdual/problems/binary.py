@@ -26,6 +26,7 @@ class Binary(Problem):
     kind: ClassVar[str] = "binary"
     data_spec: ClassVar[DataSpec] = DataSpec(n_classes=2)
     uses_margin: ClassVar[bool] = True
+    many_constraints: ClassVar[bool] = False
 
     n_features: int
     classes: tuple[str, ...]

@@ -25,6 +25,7 @@ from distdual.problems.linear import check_bias, rows_of, scores
 class Regression(Problem):
     kind: ClassVar[str] = "regression"
     data_spec: ClassVar[DataSpec] = DataSpec(labels="targets")
+    many_constraints: ClassVar[bool] = False
 
     n_features: int
     classes: tuple[str, ...] = ()

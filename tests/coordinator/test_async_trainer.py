@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distdual.certificate.bounds import CertificateError, ShardLoss, upper_bound
+from distdual.certificate.bounds import CertificateError, ShardLoss, upper_bound, whole_shards
 from distdual.cluster.open_executor import open_executor
 from distdual.cluster.threads import InlineExecutor
 from distdual.config import ClusterConfig, LocalCluster, SolverConfig
-from distdual.coordinator.async_trainer import AsyncTrainer, Flight, ahead, still_violated, whole_shards
+from distdual.coordinator.async_trainer import AsyncTrainer, Flight, ahead, still_violated
 from distdual.coordinator.schedule import Pass, Piece, cut_pieces, cut_rounds
 from distdual.coordinator.trainer import Outcome
 from distdual.data.dataset import open_dataset
