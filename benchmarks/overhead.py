@@ -102,7 +102,7 @@ def main() -> None:
         print(f"{dataset.n_shards} shards of {dataset.nbytes / dataset.n_shards / 2**20:.2f} MiB, 2 workers")
         for kept in (False, True):
             executor = DaskExecutor(client, dataset, problem)
-            executor.loaded = {} if kept else None
+            executor.streams = not kept
             before = started[0].memory_info().rss
             for version in range(told.passes):
                 cpu = cpu_seconds(started)

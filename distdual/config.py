@@ -24,6 +24,7 @@ TLS = ("tls_ca", "tls_cert", "tls_key")  # keys of [cluster]
 SCHEDULES = ("slope", "gap", "one-pass", "ratio:R", "reprocess:K", "mine", "batch")
 MODES = ("deterministic", "async")
 SLACKS = ("auto", "example", "block:N", "shard", "all")
+STREAMS = ("auto", "yes", "no")
 PRUNES = ("aggressive", "idle:N", "never")
 DUALS = ("full", "summary")
 
@@ -95,6 +96,10 @@ class SolverConfig:
     schedule: str = "slope"
     """When to scan and when to ascend: "slope", "gap", "one-pass", "ratio:R", "reprocess:K", "mine" or "batch"."""
 
+    stream: str = "auto"
+    """Whether a pass reads the data set from storage ("yes") or finds it in memory ("no"). The schedule "slope" spends
+    more ascent on each pass that reads. "auto": yes on remote storage and above 2 GiB."""
+
     average: bool = False
     """With schedule "reprocess:K": consider w̄, the average over process steps, for the model."""
 
@@ -146,6 +151,7 @@ class SolverConfig:
             raise InputError(f"solver.max_staleness must be at least 1, got {self.max_staleness}")
         check_pattern("solver.schedule", self.schedule, SCHEDULES)
         check_pattern("solver.slack", self.slack, SLACKS)
+        check_choice("solver.stream", self.stream, STREAMS)
         if not self.cache_bytes > 0:
             raise InputError(f"solver.cache_bytes must be positive, got {self.cache_bytes}")
         if self.offender_cache < 0:

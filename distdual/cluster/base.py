@@ -3,7 +3,7 @@
 import contextlib
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from queue import Empty, SimpleQueue
 from threading import TIMEOUT_MAX
 from typing import Any, Generic, Protocol, TypeVar
@@ -35,6 +35,13 @@ class Executor(Protocol):
         """Make weights available to scans; they travel once per version and worker.
 
         Earlier versions are kept while scans at them are pending, then forgotten.
+        """
+        ...
+
+    def keep(self, shards: Set[int]) -> None:
+        """Let workers keep these shards in memory once they have read them, and forget those of the last call.
+
+        Data sets that fit in memory are kept as a whole anyway.
         """
         ...
 

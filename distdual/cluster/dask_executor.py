@@ -10,7 +10,7 @@ import itertools
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -101,8 +101,9 @@ class DaskExecutor:
         self.shared: Scattered | None = None  # the problem, without the latent values of each shard
         self.scans = Flight()
         self.bundle = bundle_size(dataset, self.slots)
-        keep = of_workers(self.cluster.workers).keep(dataset.nbytes)
-        self.loaded: dict[int, Any] | None = {} if keep else None  # by bundle number
+        self.streams = not of_workers(self.cluster.workers).keep(dataset.nbytes)
+        self.loaded: dict[int, Any] = {}  # shards in cluster memory, by bundle number
+        self.kept: set[int] = set()  # of a data set that is streamed: shards that stay there for now
         self.seen: set[int] = set()  # shards whose read cost is already reported
         self.seconds = scan_seconds(dataset, problem)  # per scan
 
@@ -129,9 +130,16 @@ class DaskExecutor:
         self._scatter(weights)
         self.held.publish(version, weights)
 
+    def keep(self, shards: Set[int]) -> None:
+        if not self.streams:
+            return
+        self.kept = set(shards)
+        self.loaded = {shard: future for shard, future in self.loaded.items() if shard in self.kept}
+        self.seen &= self.kept
+
     def start(self, scans: Sequence[Scan]) -> None:
         most = scans_a_task(len(scans), self.slots, self.seconds)
-        self._begin(self.scans, scan_tasks(scans, self.bundle, most))
+        self._begin(self.scans, scan_tasks(scans, 1 if self.kept else self.bundle, most))
 
     def collect(self, wait: float) -> list[ShardReport]:
         reports = [self._priced(report) for _, found in self._collect(self.scans, wait) for report in found]
@@ -171,11 +179,11 @@ class DaskExecutor:
         self.drop()
         self.held = Held()
         self.shared = None
-        self.loaded = None
+        self.loaded = {}
 
     def _priced(self, report: ShardReport) -> ShardReport:
         """Report the cost of reading only once for a shard that stays in memory."""
-        if self.loaded is not None and report.shard in self.seen:
+        if self._stays(report.shard) and report.shard in self.seen:
             return report._replace(bytes_read=0, gets=0, read_seconds=0.0)
         self.seen.add(report.shard)
         return report
@@ -284,8 +292,7 @@ class DaskExecutor:
         self._restore(self._problem())
         for version in {task.version for task in tasks}:
             self._restore(self.held.by_version[version])
-        if self.loaded is not None:
-            self.loaded = {number: future for number, future in self.loaded.items() if future.status not in LOST}
+        self.loaded = {number: future for number, future in self.loaded.items() if future.status not in LOST}
         for task in tasks:
             task.future = None
         flight.suspects += [task for task in tasks if task.lost >= SUSPECT]
@@ -305,18 +312,24 @@ class DaskExecutor:
 
     def _given(self, tasks: Sequence[Task]) -> list[Any]:
         """Return for each task its shards in cluster memory, if they are kept there, else their source."""
-        if self.loaded is None or tasks[0].reads:
+        if tasks[0].reads:
             return [self._source(task.shards[0]) for task in tasks]
-        numbers = [task.shards[0] // self.bundle for task in tasks]
-        new = sorted(set(numbers) - self.loaded.keys())
+        bundle = 1 if self.streams else self.bundle
+        numbers = [task.shards[0] // bundle for task in tasks]
+        new = sorted({n for n in numbers if n not in self.loaded and self._stays(n * bundle)})
         if new:
-            shards = [range(n * self.bundle, min((n + 1) * self.bundle, len(self.first) - 1)) for n in new]
+            shards = [range(n * bundle, min((n + 1) * bundle, len(self.first) - 1)) for n in new]
             sources = [self._source(some[0]) for some in shards]
             keys = [self._key(f"read-shard{some[0]}") for some in shards]
             lean, sender = [wants_lean(self.problem)] * len(new), [HERE] * len(new)
             futures = self.client.map(load_bundle, sources, shards, lean, sender, key=keys, pure=False)
             self.loaded.update(zip(new, futures, strict=True))
-        return [self.loaded[number] for number in numbers]
+        pairs = zip(tasks, numbers, strict=True)
+        return [self.loaded[n] if n in self.loaded else self._source(task.shards[0]) for task, n in pairs]
+
+    def _stays(self, shard: int) -> bool:
+        """Whether a shard that has been read stays in cluster memory."""
+        return not self.streams or shard in self.kept
 
     def _source(self, shard: int) -> Source | OneShard:
         """Return where a shard is stored or, for arrays, the shard itself."""

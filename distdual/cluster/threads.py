@@ -1,7 +1,7 @@
 """The executor that scans in threads of this process."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from queue import SimpleQueue
@@ -28,8 +28,10 @@ class InlineExecutor:
         self.held: Held[Floats] = Held()
         self.running: dict[Future[ShardReport], int] = {}  # with its version
         self.ended: SimpleQueue[Future[ShardReport]] = SimpleQueue()
-        self.shards: dict[int, Loaded] | None = {} if of_threads().keep(dataset.nbytes) else None
-        ahead = 0 if self.shards is not None else MOST_AHEAD
+        self.streams = not of_threads().keep(dataset.nbytes)
+        self.shards: dict[int, Loaded] = {}
+        self.kept: set[int] = set()
+        ahead = MOST_AHEAD if self.streams else 0
         self.pool = ThreadPoolExecutor(threads + ahead, thread_name_prefix="scan")
 
     @property
@@ -38,6 +40,11 @@ class InlineExecutor:
 
     def publish(self, version: int, w: Floats) -> None:
         self.held.publish(version, w.copy())
+
+    def keep(self, shards: Set[int]) -> None:
+        self.kept = set(shards)
+        if self.streams:
+            self.shards = {number: loaded for number, loaded in self.shards.items() if number in shards}
 
     def start(self, scans: Sequence[Scan]) -> None:
         for scan in scans:
@@ -77,7 +84,7 @@ class InlineExecutor:
         self.pool.shutdown(cancel_futures=True)
 
     def _scan(self, scan: Scan, w: Floats) -> ShardReport:
-        if self.shards is None:
+        if self.streams and scan.shard not in self.kept:
             return load_and_scan(self.source, self.problem, w, scan)
         loaded = self.shards.get(scan.shard)
         if loaded is None:

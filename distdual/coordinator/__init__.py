@@ -1,6 +1,7 @@
 """The coordinator: one process that owns the run, its cache, α and w.
 
 schedule         what to do next: pure decisions
+pass_cost        the declared cost of a pass, in ascent updates
 auto_slack       the initial slack partition
 coalesce         several constraints as one, without lowering D(α)
 provenance       the recorded rows behind each cached row

@@ -59,6 +59,7 @@ PASS = table(
         "last": record(Ascent),
         "prune": flag,
         "overlap": flag,
+        "visits": whole(1),
     }
 )
 SLACK = table({"per_group": maybe(whole(1)), "is_all": flag})
@@ -66,7 +67,16 @@ BOUNDS = table(
     dict.fromkeys(("best_upper", "best_rounding", "estimate", "lift", "best_estimate"), FREE)
     | {"best_version": whole(-1)}
 )
-UNDERWAY = table({"plan": PASS, "slack": SLACK, "losses": each(row(ShardLoss)), "done": whole()})
+UNDERWAY = table(
+    {
+        "plan": PASS,
+        "slack": SLACK,
+        "losses": each(row(ShardLoss)),
+        "done": whole(),
+        "version": whole(-1),
+        "new": FREE,
+    }
+)
 SAMPLE = table({"bit_generator": choice("PCG64"), "state": table({}, others=True)}, others=True)
 SOLVER = table(
     {
@@ -78,6 +88,7 @@ SOLVER = table(
         "claim": FREE,
         "reached": FREE,
         "trust": FREE,
+        "stage": number(positive=True),
         "sample": SAMPLE,
     }
 )
@@ -142,9 +153,9 @@ def check_columns(arrays: Arrays, cache: ConstraintCache, n_examples: int) -> in
 
 
 def check_weights(arrays: Arrays, n_weights: int) -> None:
-    if set(arrays) != {"v", "w", "mean", "average", "random", "best_w"}:
+    if set(arrays) - {"asked"} != {"v", "w", "mean", "average", "random", "best_w"}:
         raise InputError(f"weights with the arrays {', '.join(sorted(arrays))}")
-    for name in ("v", "w", "average", "best_w"):
+    for name in {"v", "w", "average", "best_w", "asked"} & set(arrays):
         array(name, arrays[name], np.float64, (n_weights,))
     array("mean", arrays["mean"], np.float64, (None if not len(arrays["mean"]) else n_weights,))
     array("random", arrays["random"], np.uint64, (1,))
@@ -176,5 +187,6 @@ def check_underway(values: Mapping[str, Any] | None, sizes: Ints) -> None:
         for shard, begin, end in pieces:
             if not (shard < len(sizes) and begin < end <= sizes[shard]):
                 raise InputError(f"a piece of shard {shard} from example {begin} to {end}")
-    if values and values["done"] > len(values["plan"]["rounds"]):
-        raise InputError(f"{values['done']} rounds are done of {len(values['plan']['rounds'])}")
+    scans = len(values["plan"]["rounds"]) * values["plan"]["visits"] if values else 0
+    if values and values["done"] > scans:
+        raise InputError(f"{values['done']} scans of rounds are done of {scans}")

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distdual.coordinator.impute import Imputed, first_values, impute, judge
-from distdual.coordinator.schedule import CACHE_GAP_SHARE, INTERRUPTED, UNLIMITED_SWEEPS, Stop, out_of_time
+from distdual.coordinator.schedule import CACHE_GAP_SHARE, INTERRUPTED, Stop, out_of_time
 from distdual.coordinator.trainer import Outcome, Trainer
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
 from distdual.problems.latent.base import Completed, LatentProblem, StartWeights
 from distdual.report.round_log import Totals
-from distdual.solver.ascent_plan import Ascent
+from distdual.solver.ascent_plan import UNLIMITED_SWEEPS, Ascent
 from distdual.solver.gap import relative_gap
 
 log = logging.getLogger(__name__)

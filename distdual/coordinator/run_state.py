@@ -1,16 +1,18 @@
 """The state of a run between two rounds: its best certified weights, its costs and its position in the pass."""
 
 import time
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from distdual.certificate.bounds import Certificate, ShardLoss
+from distdual.certificate.bounds import Certificate, ShardLoss, shard_losses
 from distdual.coordinator.schedule import Pass
 from distdual.kernels.rounding import Enclosed
 from distdual.kernels.rows import Floats
 from distdual.report.round_log import Round, Totals
+from distdual.scan.scan import ShardReport
 from distdual.scan.slack import Slack
 from distdual.solver.gap import relative_gap
 from distdual.solver.solver import Solver
@@ -23,7 +25,29 @@ class PassUnderway:
     plan: Pass
     slack: Slack  # slack groups that the rounds are cut for, even if groups grow before the pass ends
     losses: list[ShardLoss] = field(default_factory=list)
-    done: int = 0
+    done: int = 0  # scans of rounds, each counted as often as the plan visits it
+    w: Floats | None = None  # the weights that a pass of several rounds certifies
+    version: int = -1  # of them
+    new: float = 0.0  # the part of P(w) that new offenders account for
+
+    def reread(self) -> set[int]:
+        """Shards of the next scan that other scans of this pass need, too."""
+        turn = self.done // self.plan.visits
+        now = {piece.shard for piece in self.plan.rounds[turn]}
+        if self.plan.visits > 1:
+            return now
+        others = (*self.plan.rounds[:turn], *self.plan.rounds[turn + 1 :])
+        return now & {piece.shard for pieces in others for piece in pieces}
+
+    def packed(self) -> dict[str, Any]:
+        """All but `w` as values that JSON can hold."""
+        return {name: value for name, value in asdict(replace(self, w=None)).items() if name != "w"}
+
+    def add(self, reports: Sequence[ShardReport], C: float) -> None:
+        """Count what a scan found; rounds of a pass that certifies are published one by one, all at the same w."""
+        found = shard_losses(reports)
+        self.losses += [loss._replace(version=self.version) for loss in found] if self.w is not None else found
+        self.new += C * sum(report.new_loss for report in reports)
 
 
 @dataclass(slots=True)
@@ -106,7 +130,7 @@ class RunState:
             "version": self.version,
             "seconds": self.seconds,
             "history": [asdict(line) for line in self.history],
-            "underway": asdict(underway) if underway else None,
+            "underway": underway.packed() if underway else None,
         }
 
     def restore_log(self, values: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from distdual.kernels.rows import Ints
 from distdual.scan.slack import EXAMPLE, Slack
-from distdual.solver.ascent_plan import Ascent
+from distdual.solver.ascent_plan import UNLIMITED_SWEEPS, Ascent
 
 FIRST_PIECE = 1024  # examples scanned for the first w
 CERTIFY_BELOW = 0.05  # estimated gap below which a pass is scanned at one w, and so certifies
@@ -24,9 +24,10 @@ CHEAP_PASS = 8.0  # cost of a pass, in sweeps, below which a scan replaces an ev
 MAX_ASCENT = 20.0  # limit of an ascent that no scan can replace, as a multiple of the work of a scan
 EXPENSIVE_CALL = 1000.0  # oracle work from which a shard may keep one worker busy for long: about 1 ms a call
 PIECE_WORK = 80_000.0  # oracle work of the pieces that it is cut into: about 80 ms, many times that of a task
+STREAM_ROUNDS = 16  # windows of a pass over streamed data, at least …
+WINDOW_BYTES = 256 << 20  # … and the most bytes of a window, whose shards workers hold between its visits
 MIN_PIECE = 128  # examples worth a scan of their own
 PIECES_PER_SLOT = 4  # scans of a certifying pass for each slot, at least
-UNLIMITED_SWEEPS = 1000  # in effect "until converged"
 
 
 class Piece(NamedTuple):
@@ -47,6 +48,7 @@ class Pass:
     last: Ascent
     prune: bool = False  # drop all constraints with α = 0 after each round, regardless of solver.prune
     overlap: bool = True  # asynchronous mode: whether the next pass may begin before the last report
+    visits: int = 1  # scans of each round, while workers hold its shards; all at a newer w than the one before
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class Limits:
     max_seconds: float
     seed: int
     slack: Slack = EXAMPLE  # examples that share a slack: rounds never cut such a group
+    streamed_bytes: int = 0  # that a pass reads from storage; 0 where shards stay in memory
+    visits: int = 1  # scans of an example that pay, once it is read
 
 
 class Cause(StrEnum):
@@ -136,7 +140,10 @@ def next_step(progress: Progress, sizes: Ints, limits: Limits) -> Pass | Stop:
         visits = Ascent(0.0, 0, revisits=int(number), chunk=32)
         return passing(progress, limits, whole, visits, visits)
     if name == "slope":
-        return passing(progress, limits, whole, *by_slope(progress, limits.target))
+        ascents = by_slope(progress, limits.target)
+        if limits.streamed_bytes and not limits.slack.is_all:
+            return streaming(progress, limits, whole, *ascents)
+        return passing(progress, limits, whole, *ascents)
     return passing(progress, limits, whole, *by_gap(progress, limits.target))
 
 
@@ -189,6 +196,22 @@ def passing(progress: Progress, limits: Limits, whole: list[Piece], between: Asc
         return Pass(True, (tuple(whole),), between, last)
     size = -(-n_examples // n_rounds)
     return Pass(False, cut_rounds(whole, size, size, limits.slack), between, last)
+
+
+def streaming(progress: Progress, limits: Limits, whole: list[Piece], between: Ascent, last: Ascent) -> Pass:
+    """A pass that takes as much as it can from each shard it reads: window by window, each scanned several times.
+
+    Every pass but the first certifies the w it began with: a pass for the certificate alone would read as much.
+    """
+    n_examples = sum(piece.end for piece in whole)
+    first = progress.n_passes == 0
+    n_rounds = max(STREAM_ROUNDS, -(-limits.streamed_bytes // WINDOW_BYTES))
+    size = -(-n_examples // n_rounds)
+    if limits.visits == 1:
+        rounds = cut_rounds(whole, FIRST_PIECE, n_examples, limits.slack) if first else (tuple(whole),)
+    else:
+        rounds = cut_rounds(whole, min(FIRST_PIECE, size) if first else size, size, limits.slack)
+    return Pass(not first, rounds, between, last, visits=limits.visits)
 
 
 def is_near(progress: Progress, gap: float) -> bool:

@@ -23,6 +23,7 @@ from distdual.coordinator.schedule import Pass, Piece
 from distdual.coordinator.trainer import Trainer
 from distdual.errors import InputError
 from distdual.json_floats import with_infinity, without_infinity
+from distdual.kernels.rows import Floats
 from distdual.scan.slack import Slack
 from distdual.solver.ascent_plan import Ascent
 from distdual.solver.solver import Solver
@@ -43,17 +44,19 @@ def pack(trainer: Trainer) -> State:
     """The state of a run between two rounds; arrays are views that the next round changes."""
     cache = trainer.solver.cache
     weights, solver = trainer.solver.packed()
+    underway = trainer.suspended()
+    asked = {} if underway is None or underway.w is None else {"asked": underway.w}
     files, partition = trainer.partition.packed()
     values = {
         "referenced": cache.referenced,
         "solver": solver,
         "partition": partition,
-        **trainer.state.packed(trainer.suspended()),
+        **trainer.state.packed(underway),
     }
     return State(
         pack_rows(cache.rows.view if cache.rows else None),
         cache.columns(),
-        {**weights, "best_w": trainer.state.best_w},
+        {**weights, **asked, "best_w": trainer.state.best_w},
         files,
         without_infinity(values),
     )
@@ -76,7 +79,8 @@ def restore(trainer: Trainer, state: State, ledger: Iterable[bytes], *, more_dat
     if more_data:
         trainer.solver.bound()  # a pass that was under way is not continued
     else:
-        trainer.state.restore_bounds(values["bounds"], state.weights["best_w"], unpack_underway(values["underway"]))
+        underway = unpack_underway(values["underway"], state.weights.get("asked"))
+        trainer.state.restore_bounds(values["bounds"], state.weights["best_w"], underway)
 
 
 def check_state(trainer: Trainer, state: State, values: Mapping[str, Any]) -> None:
@@ -101,11 +105,12 @@ def check_sum(solver: Solver) -> None:
         raise InputError(f"w is not Σ α x: one weight is off by {off:.2g}")
 
 
-def unpack_underway(found: Mapping[str, Any] | None) -> PassUnderway | None:
+def unpack_underway(found: Mapping[str, Any] | None, w: Floats | None) -> PassUnderway | None:
     if found is None:
         return None
     plan = found["plan"]
     rounds = tuple(tuple(Piece(*piece) for piece in pieces) for pieces in plan["rounds"])
     ascents = {name: Ascent(**plan[name]) for name in ("between", "last")}
     losses = [ShardLoss(*loss) for loss in found["losses"]]
-    return PassUnderway(Pass(**{**plan, "rounds": rounds, **ascents}), Slack(**found["slack"]), losses, found["done"])
+    made = {"plan": Pass(**{**plan, "rounds": rounds, **ascents}), "slack": Slack(**found["slack"]), "losses": losses}
+    return PassUnderway(**{**found, **made, "w": w})

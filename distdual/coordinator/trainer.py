@@ -15,12 +15,12 @@ from distdual.certificate.bounds import Certificate, ShardLoss, objective, shard
 from distdual.cluster.base import Executor
 from distdual.config import SolverConfig
 from distdual.coordinator.auto_slack import Choice, choose
+from distdual.coordinator.pass_cost import PassCost, declared_cost
 from distdual.coordinator.report_checks import check_report
 from distdual.coordinator.run_state import PassUnderway, RunState
 from distdual.coordinator.schedule import (
     CACHE_GAP_SHARE,
     MAX_ASCENT,
-    UNLIMITED_SWEEPS,
     Cause,
     Limits,
     Pass,
@@ -43,7 +43,7 @@ from distdual.scan.cv_folds import Fold
 from distdual.scan.group_members_file import Notes
 from distdual.scan.scan import Scan, ShardReport
 from distdual.scan.slack import Slack
-from distdual.solver.ascent_plan import Ascent
+from distdual.solver.ascent_plan import UNLIMITED_SWEEPS, Ascent
 from distdual.solver.cache import rows_nbytes
 from distdual.solver.gap import contradiction, relative_gap
 from distdual.solver.growable import Room
@@ -95,6 +95,7 @@ class Trainer:
     solver: Solver = field(init=False)
     partition: SlackPartition = field(init=False)
     state: RunState = field(init=False)
+    cost: PassCost = field(init=False)
     since: Since = field(default_factory=lambda: Since(time.perf_counter()))
 
     def __post_init__(self) -> None:
@@ -107,6 +108,8 @@ class Trainer:
         self.partition.check_budget(self.solver.cache)
         log.info("cache: at most %.0f bytes of constraints", min(budget, unset_limit()))
         self.partition.tell(choice.why)
+        self.cost = declared_cost(self.config, self.dataset, self.problem)
+        self.partition.tell(self.cost.why)
         self._check_offender_cache()
         self.state = RunState(self.solver.candidate())
         self.solver.combined = self._combined
@@ -158,7 +161,7 @@ class Trainer:
         begin = time.perf_counter()
         self.solver.change_capacity(config.C)
         if len(self.solver.cache):
-            scan = self.problem.oracle_work * self.dataset.n_examples + ROUND_WORK
+            scan = self.cost.per_example * self.dataset.n_examples + ROUND_WORK
             self.state.estimate = self.solver.ascend(
                 Ascent(CACHE_GAP_SHARE * config.gap, UNLIMITED_SWEEPS, patience=MAX_ASCENT), spent=scan
             )
@@ -201,7 +204,7 @@ class Trainer:
         config = self.config
         if self.contradiction():
             return Stop(Cause.CONTRADICTION, self.contradiction() or "")
-        oracle = self.problem.oracle_work * self.dataset.n_examples
+        oracle = self.cost.per_example * self.dataset.n_examples
         progress = Progress(
             n_passes,
             self.state.estimate,
@@ -214,7 +217,14 @@ class Trainer:
             self.filled,
         )
         limits = Limits(
-            config.schedule, config.gap, config.max_passes, config.max_seconds, config.seed, self.partition.slack
+            config.schedule,
+            config.gap,
+            config.max_passes,
+            config.max_seconds,
+            config.seed,
+            self.partition.slack,
+            self.cost.streamed_bytes,
+            1 if config.mode == "async" else self.cost.visits,
         )
         return next_step(progress, np.diff(self.dataset.first), limits)
 
@@ -223,35 +233,51 @@ class Trainer:
             if self.config.offender_cache and self.state.totals.passes:
                 self._use_recent(plan)
             self.state.underway = PassUnderway(plan, self.partition.slack)
-        here, losses = self.state.underway, self.state.underway.losses
-        for pieces in plan.rounds[here.done :]:
-            scans, reports, w = self._scan(pieces, self._query(plan), here.slack)
-            losses += whole_shards(shard_losses(reports))
-            if plan.certify:
-                self._certify(losses, w, scans[0].version)
-            here.done += 1
-            last = here.done == len(plan.rounds)
-            ascent = plan.last if last else plan.between
-            done = plan.certify and self._gap() <= self.config.gap
-            if plan.certify and not done:
+        while self._round(self.state.underway):
+            pass
+
+    def _round(self, here: PassUnderway) -> bool:
+        """Scan one round, ascend, and after the last one end the pass; return whether to go on."""
+        plan = here.plan
+        turn, visit = divmod(here.done, plan.visits)
+        certify = plan.certify and visit == 0
+        if certify and here.w is None:
+            here.w, here.version = self._query(plan), self.state.version
+        w = here.w if certify and here.w is not None else self._query(plan)
+        self.executor.keep(here.reread())
+        scans, reports, w = self._scan(plan.rounds[turn], w, here.slack)
+        if visit == 0:
+            here.add(reports, self.config.C)
+        here.done += 1
+        over = here.done == len(plan.rounds) * plan.visits
+        ascent = plan.last if over else plan.between
+        if certify and turn + 1 == len(plan.rounds):
+            here.losses = whole_shards(here.losses)
+            self._certify(here.losses, w, here.version)
+            if self._gap() > self.config.gap:
                 self.state.lift = self._lift(reports, w) if self.config.offender_cache else np.inf
-                climbed = self.solver.updates / max(1.0, self.problem.oracle_work * self.state.totals.oracle_calls)
-                ascent = after_scan(ascent, self._learn(reports, losses, w), self.config.gap, climbed)
-            if not done:
-                self._improve(reports, scans, ascent)
-            if plan.prune:
-                self.state.totals.pruned += self.solver.prune(0)
-            stop = self.solver.should_stop()  # evaluated once: `lower` must belong to the final α
-            if (last or stop) and not done:
-                self._bound()
-            if last:
-                self._end_pass(losses, w)
-            if last or stop:
-                self.state.underway = None
-            self._record(len(pieces), certify=plan.certify)
-            if stop:
-                break
+                climbed = self.solver.updates / max(1.0, self.cost.per_example * self.state.totals.oracle_calls)
+                here.plan = plan = replace(
+                    plan, last=after_scan(plan.last, self._learn(reports, here, w), self.config.gap, climbed)
+                )
+                ascent = plan.last if over else plan.between
+        done = certify and self._gap() <= self.config.gap
+        if not done:
+            self._improve(reports, scans, ascent, over=over)
+        if plan.prune:
+            self.state.totals.pruned += self.solver.prune(0)
+        stop = self.solver.should_stop()  # evaluated once: `lower` must belong to the final α
+        last = over or done
+        if (last or stop) and not done:
+            self._bound()
+        if last:
+            self._end_pass(here.losses, w)
+        if last or stop:
+            self.state.underway = None
+        self._record(len(plan.rounds[turn]), certify=plan.certify)
+        if not stop:
             self.between(self)
+        return not (stop or last)
 
     def _query(self, plan: Pass) -> Floats:
         """The weights to scan with: the cached optimum or, with one slack for all, a step from the best w towards it.
@@ -268,11 +294,13 @@ class Trainer:
             return w
         return self.state.best_w + QUERY_STEP * (w - self.state.best_w)
 
-    def _learn(self, reports: list[ShardReport], losses: list[ShardLoss], w: Floats) -> float:
+    def _learn(self, reports: list[ShardReport], here: PassUnderway, w: Floats) -> float:
         """Upper bound on the uncached share of P(w); also tells the solver its true objective there."""
-        new = self.config.C * sum(report.new_loss for report in reports)
+        new, losses = here.new, here.losses
         value = objective(w, losses, C=self.config.C, prior=self.solver.prior)
-        if not any(self.solver.cache.holds_any(report.offenders.example) for report in reports):
+        if len(here.plan.rounds) > 1 or self.solver.stage < self.config.C:  # another problem than the one scanned
+            self.solver.trust = np.inf
+        elif not any(self.solver.cache.holds_any(report.offenders.example) for report in reports):
             self.solver.learn(value - new)
         elif new < MAX_UNCACHED_SHARE * (
             value - self.solver.lower
@@ -374,9 +402,12 @@ class Trainer:
         first = int(self.dataset.first[piece.shard])
         return self.solver.cache.known(first + piece.begin, first + piece.end)
 
-    def _improve(self, reports: list[ShardReport], scans: list[Scan], plan: Ascent) -> None:
+    def _improve(self, reports: list[ShardReport], scans: list[Scan], plan: Ascent, *, over: bool = True) -> None:
         begin = time.perf_counter()
+        cold = not len(self.solver.cache)
         slots = self.partition.insert(self.solver, reports, scans)
+        if cold and plan.slope:
+            self.solver.ease()
         self.state.totals.kept += len(slots)
         if plan.revisits:
             self.solver.reprocess(slots, plan)
@@ -384,8 +415,10 @@ class Trainer:
                 self.solver.ascend(Ascent(0.0, max_sweeps=1))
         else:
             gained = self.solver.process(slots)
-            oracle = self.problem.oracle_work * sum(report.n_examples for report in reports)
+            oracle = self.cost.per_example * sum(report.n_examples for report in reports)
             spent = len(slots) + oracle + ROUND_WORK
+            if over:
+                self.solver.harden(self.config.gap, fully=bool(self.cost.streamed_bytes))
             self.solver.ascend(plan, gained, spent)
         self.state.totals.ascent_seconds += time.perf_counter() - begin
 

@@ -131,6 +131,9 @@ class Problem(ABC):
     reads_often: ClassVar[bool] = False
     """True if the oracle computes several inner products with the same features, such as one a class."""
 
+    many_constraints: ClassVar[bool] = True
+    """False if an example has but one constraint or two: a second oracle call soon after the first adds little."""
+
     n_weights: int
 
     def __init_subclass__(cls) -> None:

@@ -27,6 +27,7 @@ class Binary(Problem):
     data_spec: ClassVar[DataSpec] = DataSpec(n_classes=2)
     estimator: ClassVar[str | None] = "SVC"
     uses_margin: ClassVar[bool] = True
+    many_constraints: ClassVar[bool] = False
 
     n_features: int
     classes: tuple[str, ...]

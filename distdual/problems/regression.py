@@ -27,6 +27,7 @@ class Regression(Problem):
     kind: ClassVar[str] = "regression"
     data_spec: ClassVar[DataSpec] = DataSpec(labels="targets")
     estimator: ClassVar[str | None] = "SVR"
+    many_constraints: ClassVar[bool] = False
 
     n_features: int
     classes: tuple[str, ...] = ()

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+UNLIMITED_SWEEPS = 1000  # in effect "until converged"
+
 
 @dataclass(frozen=True, slots=True)
 class Ascent:

@@ -9,7 +9,7 @@ from distdual.errors import InputError
 from distdual.kernels.rounding import MARGIN, Enclosed, enclosed_product
 from distdual.kernels.rows import Floats, Ints, product
 from distdual.problems.base import Constraints, Magnitude
-from distdual.solver.ascent_plan import Ascent
+from distdual.solver.ascent_plan import UNLIMITED_SWEEPS, Ascent
 from distdual.solver.cache import ConstraintCache, View
 from distdual.solver.extrapolate import PACE
 from distdual.solver.free_set_cg import ascend_face
@@ -32,9 +32,10 @@ NEARLY = 4.0  # multiple of the tolerance that UB′ may be when the gap is with
 MOST_OFF = 100.0  # largest ratio of the gap to that of UB′ for UB′ to be useful
 SETTLED = 4  # full sweeps after which the free α are moved together; then twice as many, and so on
 SWEEP_WORK = 1000  # fixed cost of a sweep, in updates
+EASY = 16.0  # mean C ||x||² of the first stage on the way to a large C: about as many visits take α from 0 to C
 NO_MEAN: Floats = np.empty(0)
 SAVED_ARRAYS = ("v", "w", "mean", "average", "random")
-SAVED_NUMBERS = ("n_averaged", "updates", "lower", "rounding", "claim", "reached", "trust")
+SAVED_NUMBERS = ("n_averaged", "updates", "lower", "rounding", "claim", "reached", "trust", "stage")
 
 
 class Sweep(NamedTuple):
@@ -48,6 +49,7 @@ class Solver:
 
     def __init__(self, C: float, seed: int, prior: Prior, room: Room = ROOM) -> None:
         self.prior = prior
+        self.C = C
         self.cache = ConstraintCache(C, prior, room)
         self.v: Floats = np.zeros(prior.n_weights)
         self.w: Floats = prior.weights(self.v)
@@ -74,6 +76,40 @@ class Solver:
         slots = self.cache.insert(*parts, references=references)
         self._view, self.mean = None, np.empty(0)
         return slots
+
+    @property
+    def stage(self) -> float:
+        """The C that α is limited by now; smaller than C on the way to a large one."""
+        return self.cache.C
+
+    @stage.setter
+    def stage(self, C: float) -> None:
+        self.cache.C, self._view = C, None
+
+    def ease(self) -> None:
+        """Begin at C/2^k where C is large for rows as long as the cached ones: from α = 0 it would take many sweeps."""
+        if not self.prior.plain or not len(self.cache):
+            return
+        work = self.C * float(np.mean(self.cache.cost.view * self.cache.curve.view))
+        if work > EASY:
+            self.stage = self.C / 2 ** np.ceil(np.log2(work / EASY))
+
+    def harden(self, tolerance: float, *, fully: bool) -> None:
+        """Double the C of this stage, or climb to the last one, with the cached problem solved to this gap at each."""
+        while self.stage < self.C and not self.should_stop():
+            self.ascend(Ascent(tolerance, UNLIMITED_SWEEPS))
+            self._double()
+            if not fully:
+                break
+
+    def _double(self) -> None:
+        """Double the bounds of α, and move α towards its double as far as D grows."""
+        self.stage *= 2.0
+        bend = product(self.w, self.w)
+        slope = self.dual_objective() - 0.5 * bend
+        self.cache.alpha.view[:] *= 1.0 + (min(1.0, max(0.0, slope / bend)) if bend > 0.0 else 1.0)
+        self.mean = NO_MEAN
+        self.bound()
 
     def process(self, slots: Ints) -> float:
         """Improve the groups of these constraints once, and return the gain in D."""
@@ -225,7 +261,7 @@ class Solver:
         """Change C, and scale α with it: α stays feasible, and α at its bound stays there."""
         cache, scale = self.cache, C / self.cache.C
         before, most = cache.C * cache.cost.view, C * cache.cost.view
-        cache.C = C
+        cache.C = self.C = C
         alpha = cache.alpha.view
         alpha[:] = np.where(alpha == before, most, np.minimum(scale * alpha, most))
         if not cache.single:  # rounding may push a sum beyond its bound

@@ -284,7 +284,7 @@ def collected(executor):
 class TestInlineExecutor(ExecutorContract):
     def make(self, dataset, problem, *, keep=True):
         executor = InlineExecutor(dataset, problem)
-        executor.shards = {} if keep else None
+        executor.streams = not keep
         return executor
 
 
@@ -295,7 +295,7 @@ class TestDaskExecutor(ExecutorContract):
 
     def make(self, dataset, problem, *, keep=True):
         executor = DaskExecutor(self.client, dataset, problem)
-        executor.loaded = {} if keep else None
+        executor.streams = not keep
         return executor
 
 
@@ -326,7 +326,7 @@ def test_scans_survive_the_death_of(n_killed, client, dataset, keep):
     """With all workers the scattered weights die, too, and are scattered again."""
     client.wait_for_workers(2, timeout=30)
     executor = DaskExecutor(client, dataset, SLOW)
-    executor.loaded = {} if keep else None
+    executor.streams = not keep
     executor.publish(0, W)
     running = executor.reports(scans(dataset))
     found = [next(running)]
@@ -413,7 +413,7 @@ def test_weights_travel_once_a_version_and_worker_and_never_inside_a_task(client
     recorder = Recorder(client)
     problem = Binary(n_features=100_000, classes=CLASSES)
     executor = DaskExecutor(recorder, wide, problem)
-    executor.loaded = {} if keep else None
+    executor.streams = not keep
     for version in range(3):
         executor.publish(version, np.full(100_000, version / 7))
         weights = executor.held.by_version[version].future
@@ -485,10 +485,10 @@ def eventually(holds: Any, seconds: float = 5.0) -> bool:
 
 
 def test_a_data_set_larger_than_the_cluster_is_not_kept(client, dataset, monkeypatch):
-    assert DaskExecutor(client, dataset, PROBLEM).loaded is not None
+    assert not DaskExecutor(client, dataset, PROBLEM).streams
     monkeypatch.setattr(type(dataset), "nbytes", 1 << 40)
-    assert DaskExecutor(client, dataset, PROBLEM).loaded is None
-    assert InlineExecutor(dataset, PROBLEM).shards is None
+    assert DaskExecutor(client, dataset, PROBLEM).streams
+    assert InlineExecutor(dataset, PROBLEM).streams
 
 
 @pytest.mark.parametrize("given", ["a client", "no cluster"])

@@ -133,6 +133,18 @@ def test_a_pass_meets_every_example_exactly_once(schedule, progress, sizes, seed
         assert len(step.rounds) == 1  # at one w, or its losses would not add up to P(w)
 
 
+@given(progress=progresses, sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=12), visits=st.integers(1, 3))
+def test_a_streamed_pass_has_windows_within_memory_and_certifies_unless_it_is_the_first(progress, sizes, visits):
+    n = sum(sizes)
+    step = planned(progress, sizes, streamed_bytes=40 * (256 << 20), visits=visits)
+    assert step.visits == visits
+    assert step.certify == (progress.n_passes > 0)
+    pieces = [piece for pieces in step.rounds for piece in pieces]
+    assert sum(piece.end - piece.begin for piece in pieces) == n
+    if visits > 1:
+        assert max(sum(piece.end - piece.begin for piece in pieces) for pieces in step.rounds) <= -(-n // 40)
+
+
 @schedules
 @given(progress=progresses, seed=st.integers(0, 5))
 def test_the_same_question_has_the_same_answer(schedule, progress, seed):

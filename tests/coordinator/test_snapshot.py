@@ -34,6 +34,8 @@ SOLVERS: dict[str, dict[str, Any]] = {
     "blocks": {"slack": "block:4", "offender_cache": 2},
     "all": {"slack": "all"},
     "short of memory": {"cache_bytes": 9000},
+    "streamed": {"stream": "yes", "C": 40.0},
+    "large C": {"C": 300.0},
 }
 PRIORS = {
     "none": Prior,

@@ -15,6 +15,8 @@ from distdual.coordinator.schedule import PIECE_WORK
 from distdual.coordinator.trainer import Outcome, Trainer
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.in_memory import in_memory
+from distdual.data.prepare.api import prepare_arrays
+from distdual.data.storage.location import Location
 from distdual.problems.binary import Binary
 from distdual.problems.multiclass import Multiclass
 from distdual.solver.solver import Solver
@@ -194,6 +196,39 @@ def test_an_interruption_leaves_bounds_that_hold_at(at, dataset, many_rounds):
         check_recomputable(outcome, program)
 
 
+@pytest.mark.parametrize("slack", ["example", "block:3"])
+@pytest.mark.parametrize("kind", ["binary", "multiclass"])
+def test_a_streamed_pass_reads_each_shard_once_however_often_it_scans_it(kind, slack, tmp_path, many_rounds):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, D)).astype(np.float32)
+    y = (x @ rng.normal(size=(D, 4)) + rng.normal(size=(300, 4))).argmax(axis=1)
+    problem = Multiclass(n_features=D, classes=tuple("0123")) if kind == "multiclass" else binary()
+    place = Location(str(tmp_path / "set"))
+    prepare_arrays(x, y if kind == "multiclass" else np.where(y > 1, 1, -1), place, kind, shard_bytes=2000)
+    dataset = open_dataset(place)
+    executor = InlineExecutor(dataset, problem)
+    executor.streams = True
+    config = SolverConfig(gap=1e-4, stream="yes", slack=slack)
+    outcome = Trainer(problem, dataset, executor, config, lambda _: None).run()
+    executor.close()
+    visits = 3 if kind == "multiclass" else 1
+    totals, once = outcome.totals, sum(dataset.read(number).n_bytes for number in range(dataset.n_shards))
+    assert dataset.n_shards == 3
+    assert outcome.certificate.gap <= 1e-4
+    assert outcome.certificate.upper == pytest.approx(whole_objective(problem, dataset, outcome.w, 1.0))
+    assert totals.bytes_read == totals.passes * once
+    assert 300 * (totals.passes - 1) * visits < totals.oracle_calls <= 300 * totals.passes * visits
+
+
+def test_a_large_C_is_reached_by_doubling_and_its_bounds_are_those_of_the_whole_problem(dataset):
+    outcome = run(dataset, binary(bias=1.0), C=1000.0, gap=1e-4)
+    assert outcome.certificate.gap <= 1e-4
+    assert outcome.solver.stage == 1000.0
+    check(outcome, written_out(binary(bias=1.0), examples(7, 300, D, cost=True), 1000.0))
+    lowers = [line.lower for line in outcome.history]
+    assert lowers == sorted(lowers)
+
+
 def test_what_it_cost_is_counted(dataset):
     outcome = run(dataset, binary(), gap=1e-4)
     totals = outcome.totals
@@ -211,15 +246,17 @@ def weights(dataset: Dataset, cluster: ClusterConfig, **options: Any) -> tuple[A
     return outcome.w, outcome.certificate
 
 
-def test_the_same_seed_gives_the_same_bits_on_threads_and_on_clusters_of_any_size(dataset):
-    w, certificate = weights(dataset, ClusterConfig())
+@pytest.mark.parametrize("stream", ["no", "yes"])
+def test_the_same_seed_gives_the_same_bits_on_threads_and_on_clusters_of_any_size(stream, dataset):
+    options = {"stream": stream, "C": 50.0}
+    w, certificate = weights(dataset, ClusterConfig(), **options)
     for _ in range(3):
-        again, same = weights(dataset, ClusterConfig())
+        again, same = weights(dataset, ClusterConfig(), **options)
         np.testing.assert_array_equal(again, w)
         assert same == certificate
     for n_workers in (1, 2):
         cluster = ClusterConfig(local=LocalCluster(workers=n_workers, threads=2, memory="1GiB"))
-        again, same = weights(dataset, cluster)
+        again, same = weights(dataset, cluster, **options)
         np.testing.assert_array_equal(again, w)
         assert same == certificate
 

@@ -62,6 +62,31 @@ def test_it_agrees_with_an_independent_solver(sparse, C, sizes):
         check(solver, program)
 
 
+@pytest.mark.parametrize("sizes", [[1] * 200, [1, 2, 3, 4, 5, 6] * 10], ids=["slacks of their own", "shared slacks"])
+@pytest.mark.parametrize("fully", [True, False])
+def test_doubling_reaches_the_optimum_of_a_large_C_and_D_never_falls_on_the_way(fully, sizes):
+    given_constraints = constraints(3, sizes)
+    program = naive.program_of(given_constraints, WIDTH, 1000.0)
+    solver = solver_of(given_constraints, C=1000.0)
+    solver.ease()
+    assert solver.stage < 16
+    assert np.log2(1000.0 / solver.stage) == int(np.log2(1000.0 / solver.stage))
+    while solver.stage < 1000.0:
+        before = solver.bound()
+        solver.harden(1e-3, fully=fully)
+        assert solver.dual_objective() >= before * (1 - 1e-12)
+        check(solver, program)
+    assert solver.stage == 1000.0
+    assert solver.ascend(TIGHT) <= 1e-7
+    assert solver.bound() == pytest.approx(naive.optimum(program).upper, rel=1e-5)
+
+
+def test_a_moderate_C_needs_no_stages():
+    solver = solver_of(constraints(3, [1] * 20), C=1.0)
+    solver.ease()
+    assert solver.stage == 1.0
+
+
 @compiling
 @given(
     seed=seeds, sizes=group_sizes, actions=st.lists(st.sampled_from(["new", "sweep", "prune", "visit"]), max_size=12)

@@ -1,0 +1,48 @@
+"""The declared cost of a pass, in ascent updates of one row, by which a schedule weighs it against ascent.
+
+It follows from the config, the data set and the problem alone, never from the workers that happen to be there: runs
+take the same decisions on any cluster.
+"""
+
+from typing import NamedTuple
+
+from distdual.config import SolverConfig
+from distdual.data.dataset import TrainingData
+from distdual.data.storage.location import Location
+from distdual.problems.base import Problem
+
+KEPT_BYTES = 2 << 30  # largest data set on a local disk that passes are expected to find in memory
+MOST_VISITS = 3  # oracle calls for an example each time it is read; more find little that is new
+READ_WORK = 40.0  # updates of a row in the time that reading it takes: memory gives 2 GB/s, a store 50 MB/s
+
+
+class PassCost(NamedTuple):
+    per_example: float  # reading and oracle
+    streamed_bytes: int  # that a pass reads; 0 where shards stay in memory
+    visits: int  # oracle calls that pay for an example, once it is read
+    why: str
+
+
+def declared_cost(config: SolverConfig, dataset: TrainingData, problem: Problem) -> PassCost:
+    """The cost of a pass for `solver.stream`."""
+    streamed, because = is_streamed(config.stream, dataset)
+    work = problem.oracle_work + (READ_WORK if streamed else 0.0)
+    repeats = streamed and problem.many_constraints
+    visits = min(MOST_VISITS, 1 + int(READ_WORK / problem.oracle_work)) if repeats else 1
+    how = "streamed from storage" if streamed else "kept in memory"
+    return PassCost(
+        work,
+        dataset.nbytes if streamed else 0,
+        visits,
+        f"shards are {how}, {because}: a pass costs {work:g} updates an example",
+    )
+
+
+def is_streamed(configured: str, dataset: TrainingData) -> tuple[bool, str]:
+    """Whether each pass reads the data set anew, and why."""
+    if configured != "auto":
+        return configured == "yes", "as configured"
+    if isinstance(dataset.location, Location) and dataset.location.remote:
+        return True, "as they are on remote storage"
+    size = f"{dataset.nbytes:.3g} bytes against {KEPT_BYTES:.3g}"
+    return dataset.nbytes > KEPT_BYTES, f"as they take {size}"

@@ -1,0 +1,45 @@
+"""What a pass costs follows from config, data set and problem."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from distdual.config import SolverConfig
+from distdual.coordinator.pass_cost import READ_WORK, declared_cost
+from distdual.data.storage.location import Location
+from distdual.problems.binary import Binary
+from distdual.problems.multiclass import Multiclass
+
+BINARY = Binary(n_features=3, classes=("a", "b"))
+MULTICLASS = Multiclass(n_features=3, classes=("a", "b", "c"))
+
+
+@dataclass
+class Data:
+    nbytes: int = 10**6
+    location: Any = field(default_factory=lambda: Location("/data"))
+
+
+@pytest.mark.parametrize(
+    ("data", "stream", "why"),
+    [
+        (Data(), "no", "kept in memory, as they take 1e+06 bytes against 2.15e+09"),
+        (Data(nbytes=10**10), "yes", "streamed from storage, as they take 1e+10 bytes against 2.15e+09"),
+        (Data(location=Location("s3://bucket/data")), "yes", "streamed from storage, as they are on remote storage"),
+        (Data(location="the arrays"), "no", "kept in memory, as they take 1e+06 bytes against 2.15e+09"),
+    ],
+)
+def test_the_place_and_the_size_of_the_data_decide_unless_the_config_does(data, stream, why):
+    for configured in ("auto", "yes", "no"):
+        cost = declared_cost(SolverConfig(stream=configured), data, BINARY)
+        told = stream if configured == "auto" else configured
+        assert cost.streamed_bytes == (data.nbytes if told == "yes" else 0)
+        assert cost.per_example == BINARY.oracle_work + READ_WORK * (told == "yes")
+        assert (why if configured == "auto" else "as configured") in cost.why
+
+
+def test_the_oracle_is_asked_again_only_where_it_may_have_another_answer():
+    for problem, visits in ((BINARY, 1), (MULTICLASS, 3)):
+        assert declared_cost(SolverConfig(stream="yes"), Data(), problem).visits == visits
+        assert declared_cost(SolverConfig(stream="no"), Data(), problem).visits == 1
