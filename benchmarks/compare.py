@@ -54,9 +54,9 @@ ENTRIES = {
 class Tree:
     """A checkout in a process of its own, which answers requests one at a time."""
 
-    def __init__(self, folder: Path, data: Path) -> None:
-        own = {"PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / ".numba-compare"), "OMP_NUM_THREADS": "2"}
-        command = [sys.executable, "-P", str(RUN), str(folder), str(data)]
+    def __init__(self, folder: Path, data: Path, *options: str, kernels: str = ".numba-compare") -> None:
+        own = {"PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / kernels), "OMP_NUM_THREADS": "2"}
+        command = [sys.executable, "-P", str(RUN), str(folder), str(data), *options]
         self.process = subprocess.Popen(
             command, cwd=folder, env={**os.environ, **own}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

@@ -1,6 +1,7 @@
 """The side of `benchmarks.compare` that runs in one tree: reads requests, lines of JSON, and answers each with another.
 
 Uses only what trees of several ages have in common. {"case": NAME, "C": C} loads a case; {"gap": GAP} solves it.
+With `--without NAME`, a mechanism of `benchmarks.ablation_switches` is off.
 """
 
 import gc
@@ -12,7 +13,11 @@ from pathlib import Path
 from typing import Any
 
 
-def main(tree: str, folder: str) -> None:
+def main(tree: str, folder: str, *without: str) -> None:
+    if without:
+        from benchmarks.ablation_switches import SWITCHES
+
+        SWITCHES[without[1]].off()
     import distdual
     from benchmarks import machine
     from benchmarks.datasets import CASES

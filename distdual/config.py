@@ -87,7 +87,8 @@ class SolverConfig:
     """Stop once (upper − lower) / upper is proven to be at most this."""
 
     max_passes: int = 200
-    """Stop after this many passes over the data set, certified or not."""
+    """Stop after this many passes over the data set, certified or not. An asynchronous run may add half as many, which
+    keep workers busy while the coordinator prepares a certificate."""
 
     max_seconds: float = math.inf
     """Stop after this many seconds, certified or not."""
@@ -97,7 +98,7 @@ class SolverConfig:
 
     stream: str = "auto"
     """Whether a pass reads the data set from storage ("yes") or finds it in memory ("no"). The schedule "slope" spends
-    more ascent on each pass that reads. "auto": yes on remote storage and above 2 GiB."""
+    more ascent on each pass that reads. "auto": yes on remote storage and above 2 GiB, unless the mode is "async"."""
 
     average: bool = False
     """With schedule "reprocess:K": consider w̄, the average over process steps, for the model."""
@@ -148,6 +149,8 @@ class SolverConfig:
         check_pattern("solver.schedule", self.schedule, SCHEDULES)
         check_pattern("solver.slack", self.slack, SLACKS)
         check_choice("solver.stream", self.stream, STREAMS)
+        if self.stream == "yes" and self.mode == "async":
+            raise InputError('solver.stream = "yes" needs mode "deterministic": asynchronous scans overlap the ascent')
         if not self.cache_bytes > 0:
             raise InputError(f"solver.cache_bytes must be positive, got {self.cache_bytes}")
         if self.offender_cache < 0:
@@ -376,7 +379,7 @@ def toml_value(text: str) -> Any:
 def parse(cls: type[T], table: Any, source: str, prefix: str = "") -> T:
     """Build the dataclass `cls` from a TOML table; refuse unknown keys, missing keys and values of a wrong type."""
     if not isinstance(table, Mapping):
-        raise InputError(f"{source}: {prefix.rstrip('.')} must be a section, got {shown(prefix, table)}")
+        raise InputError(f"{source}: {prefix.rstrip('.')} must be a section, got {shown_setting(prefix, table)}")
     fields = {f.name: f for f in dataclasses.fields(cast(Any, cls))}
     hints = typing.get_type_hints(cls)
     for key in table:
@@ -414,11 +417,13 @@ def convert(hint: Any, value: Any, source: str, name: str) -> Any:
             dict: "a table",
             list: "a list",
         }
-        raise InputError(f"{source}: {name} must be {called.get(kind, kind.__name__)}, got {shown(name, value)}")
+        raise InputError(
+            f"{source}: {name} must be {called.get(kind, kind.__name__)}, got {shown_setting(name, value)}"
+        )
     return value
 
 
-def shown(name: str, value: Any) -> str:
+def shown_setting(name: str, value: Any) -> str:
     """`value` as shown in error messages, with nothing that could hold credentials."""
     if isinstance(value, Mapping):
         return "a table"

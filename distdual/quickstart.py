@@ -17,9 +17,9 @@ from distdual.errors import InputError
 from distdual.problems.binary import Binary
 from distdual.report.round_log import Round
 
-SHARD_BYTES = 32 << 10  # small enough for several shards per worker
+SMALL_SHARD = 32 << 10  # small enough for several shards per worker
 
-MARK = "# Written by `distdual quickstart`"
+HEADER = "# Written by `distdual quickstart`"
 
 CONFIG = """\
 {mark}; change it, then  distdual train {name}
@@ -55,14 +55,14 @@ def prepare_digits(folder: Path) -> Config:
     except OSError as error:
         raise InputError(f"{folder}: not usable as a folder: {error.strerror}; choose another with --dir") from None
     data = (folder / "data").as_posix()
-    prepare_arrays(*digits(), data, Binary.kind, shuffle=0, shard_bytes=SHARD_BYTES, overwrite=True)
+    prepare_arrays(*digits(), data, Binary.kind, shuffle=0, shard_bytes=SMALL_SHARD, overwrite=True)
     return load(config)
 
 
 def check_folder(folder: Path, config: Path) -> None:
     if not folder.exists() or not any(folder.iterdir()):
         return
-    if not config.exists() or not config.read_text(encoding="utf-8", errors="replace").startswith(MARK):
+    if not config.exists() or not config.read_text(encoding="utf-8", errors="replace").startswith(HEADER):
         raise InputError(f"{folder}: already contains other files; choose another folder with --dir")
 
 
@@ -70,7 +70,7 @@ def config_text(folder: Path, config: Path) -> str:
     """The config as TOML; paths are quoted as JSON strings, which are valid TOML strings."""
     paths = {"data": folder / "data", "model": folder / "model", "log": folder / "run.jsonl"}
     quoted = {name: json.dumps(path.as_posix(), ensure_ascii=False) for name, path in paths.items()}
-    return CONFIG.format(mark=MARK, name=json.dumps(config.as_posix(), ensure_ascii=False), **quoted)
+    return CONFIG.format(mark=HEADER, name=json.dumps(config.as_posix(), ensure_ascii=False), **quoted)
 
 
 def digits() -> tuple[NDArray[Any], NDArray[Any]]:

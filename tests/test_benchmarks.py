@@ -1,6 +1,8 @@
 """The benchmarks themselves: who is judged, by which number, and what is told of those that do not run."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks import plots, publish
+from benchmarks.ablation import ALL, ratio, took_part
 from benchmarks.case import Case
 from benchmarks.climb import Point, climb_apart, conclude, next_effort
 from benchmarks.datasets import CASES
@@ -187,3 +190,16 @@ def test_passes_on_s3_read_every_shard_each_time() -> None:
         found = figures(goal, lambda name: CASES[name](HERE, HERE), solve, {"schedule": "batch"})
     assert found["certified"]
     assert found["bytes_read"] == found["passes"] * found["data_bytes"] > 0
+
+
+def test_every_switch_of_the_ablation_finds_what_it_turns_off() -> None:
+    code = "from benchmarks.ablation_switches import SWITCHES\nfor switch in SWITCHES.values(): switch.off()"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_mechanism_that_changes_no_count_took_no_part() -> None:
+    everything = {"passes": 4, "updates": 90, "seconds": [2.0, 1.0, 3.0]}
+    found = {ALL: everything, "strides": {**everything, "updates": 91, "seconds": [4.0, 1.0, 9.0]}}
+    found |= {"look skipping": {**everything, "seconds": []}, "simd": {**everything, "seconds": [1.0]}}
+    assert [name for name in found if took_part(name, found)] == ["strides", "simd"]
+    assert [ratio(found, name) for name in found] == ["2 s", "2.00", "same", "0.50"]

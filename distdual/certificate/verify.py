@@ -22,10 +22,10 @@ from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Int32s, Ints, product
 from distdual.model.dual import AnyDual, Dual, GroupDual, Summary
-from distdual.model.io import Model, changed_files, check_texts, load_model
+from distdual.model.io import Model, changed_files, check_own_texts, load_model
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import Completed
-from distdual.problems.registry import Named
+from distdual.problems.registry import KindOrClass
 from distdual.scan.scan import Source
 from distdual.scan.shard_reader import streamed
 from distdual.scan.slack_groups import add_runs
@@ -83,7 +83,7 @@ def verify(
     client: Any = None,
     *,
     cluster: ClusterConfig | None = None,
-    problem: Named | None = None,
+    problem: KindOrClass | None = None,
 ) -> Verification:
     """Recompute the certificate of a model folder from scratch, in float64.
 
@@ -132,7 +132,7 @@ def check_shape(model: Model, dataset: Dataset) -> None:
     for name, value in found.items():
         if described[name] != value:
             raise InputError(f"{dataset.location}: {name} is {value}, but the model was trained with {described[name]}")
-    check_texts(model.problem, dataset)
+    check_own_texts(model.problem, dataset)
     if isinstance(model.problem, Completed) and model.problem.n_examples != dataset.n_examples:
         found_values = f"latent values of {model.problem.n_examples}"
         raise InputError(f"{dataset.location}: {dataset.n_examples} examples, but the model has {found_values}")

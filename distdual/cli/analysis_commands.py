@@ -10,6 +10,7 @@ from distdual.cli.options import (
     NOT_CERTIFIED,
     find_module,
     json_option,
+    price_option,
     print_json,
     scheduler_options,
     settings_option,
@@ -20,6 +21,7 @@ from distdual.config import load
 
 if TYPE_CHECKING:
     from distdual.coordinator.sweep_c import Point, Sweep
+    from distdual.report.price import Price
 
 
 @click.command(short_help="Find the best C on a path of certified models.")
@@ -100,8 +102,9 @@ def show_sweep(found: "Sweep") -> None:
 @click.argument("run", metavar="RUN", shell_complete=complete_path)
 @click.option("--out", metavar="FILE.html", type=click.Path(path_type=Path), help="Default: next to the run log.")
 @click.option("--png/--no-png", default=True, help="Also write a PNG, which needs matplotlib; the default.")
+@price_option
 @json_option
-def report(run: str, out: Path | None, png: bool, as_json: bool) -> int:
+def report(run: str, out: Path | None, png: bool, price: "Price | None", as_json: bool) -> int:
     """Write a report of RUN: bounds, cache, timeline and costs.
 
     RUN is a run log, or a model trained with one. The HTML file is self-contained; the PNG has the same name.
@@ -112,7 +115,7 @@ def report(run: str, out: Path | None, png: bool, as_json: bool) -> int:
     """
     from distdual.report.write_report import write_report
 
-    files = [file.as_posix() for file in write_report(run, out, png=png)]
+    files = [file.as_posix() for file in write_report(run, out, png=png, price=price)]
     if as_json:
         print_json({"files": files})
     for file in () if as_json else files:

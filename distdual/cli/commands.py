@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,13 +14,15 @@ import distdual
 from distdual.cli import job_commands
 from distdual.cli.analysis_commands import completion, report, sweep
 from distdual.cli.completion import complete_kind, complete_path
+from distdual.cli.dry_run import show_dry_run
 from distdual.cli.options import (
     BAD_INPUT,
-    INTERRUPTED,
+    EXIT_INTERRUPTED,
     NOT_CERTIFIED,
+    advice,
     find_module,
     json_option,
-    next_step,
+    price_option,
     print_json,
     problem_option,
     say,
@@ -33,6 +35,9 @@ from distdual.cli.options import (
 )
 from distdual.config import ClusterConfig, load
 from distdual.errors import ClusterError, InputError, Suspended
+
+if TYPE_CHECKING:
+    from distdual.report.price import Price
 
 
 class InOrder(click.Group):
@@ -199,6 +204,8 @@ def check_dashboard(_: click.Context, __: click.Parameter, address: str | None) 
     callback=check_dashboard,
     help="Serve a live page of the run at PORT or HOST:PORT; default: 127.0.0.1:8788.",
 )
+@click.option("--dry-run", is_flag=True, help="Show what the run would read, hold and cost, without training.")
+@price_option
 @scheduler_options
 @json_option
 def train(
@@ -206,6 +213,8 @@ def train(
     settings: tuple[str, ...],
     resume: bool,
     dashboard: str | None,
+    dry_run: bool,
+    price: "Price | None",
     scheduler: dict[str, Any],
     as_json: bool,
 ) -> int:
@@ -221,23 +230,33 @@ def train(
     from distdual.coordinator.run import train as run
     from distdual.interrupt import on_interrupt, on_terminate
     from distdual.report.live import show_live
+    from distdual.report.price import reading
     from distdual.report.progress import ProgressDisplay
 
     config = load(config_file, settings, scheduler)
     find_module(config.problem.kind, config_file.parent)
+    if dry_run:
+        return show_dry_run(config, price, as_json, resume=resume, dashboard=dashboard)
     with (
-        show_live(dashboard, say) as logs,
+        show_live(dashboard, say, price) as logs,
         ProgressDisplay(stderr, config.solver.gap) as watch,
         on_interrupt(say) as interrupted,
         on_terminate() as terminated,
     ):
         result = run(config, watch=watch, interrupted=interrupted, resume=resume, terminated=terminated, logs=logs)
     if as_json:
-        print_json(result.certificate)
+        print_json({**result.certificate, **cost_of(result.certificate, price)})
     else:
         show_certificate(result.certificate)
         stdout.print(f"model      {config.output.url}")
+        if price:
+            stdout.print(f"reading    {reading(result.certificate, result.certificate['data_bytes'], price)}")
     return 0 if result.certificate["certified"] else NOT_CERTIFIED
+
+
+def cost_of(certificate: dict[str, Any], price: "Price | None") -> dict[str, float]:
+    """The cost of reading, if prices are given."""
+    return {"cost": price.cost(certificate["bytes_read"], certificate["gets"])} if price else {}
 
 
 cli.add_command(sweep)
@@ -319,7 +338,7 @@ def predict(
 
 
 cli.add_command(report)
-for job_command in job_commands.ALL:
+for job_command in job_commands.JOB_COMMANDS:
     cli.add_command(job_command)
 
 
@@ -329,7 +348,7 @@ for job_command in job_commands.ALL:
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A key of [problem]; repeatable.")
 @storage_option
 @json_option
-def check_problem(
+def run_self_check(
     name: str, data: str | None, settings: tuple[str, ...], storage_file: Path | None, as_json: bool
 ) -> int:
     """Test your own problem on small cases: argmax against brute force, loss, rows, determinism, pickling and speed.
@@ -372,7 +391,7 @@ def show_certificate(certificate: dict[str, Any]) -> None:
         f"{certificate['support']:,} support constraints, {certificate['seconds']:.1f} s"
     )
     if not certificate["certified"]:
-        stdout.print(f"next       {next_step(certificate)}")
+        stdout.print(f"next       {advice(certificate)}")
 
 
 def bounds(found: dict[str, Any]) -> str:
@@ -428,7 +447,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = print_error(error.format_message())
     except click.Abort:
         click.echo("distdual: interrupted", err=True)
-        code = INTERRUPTED
+        code = EXIT_INTERRUPTED
     sys.exit(code)
 
 

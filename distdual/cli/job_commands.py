@@ -85,7 +85,7 @@ def logs(job_id: str, follow: bool, scheduler: dict[str, Any], as_json: bool) ->
     Example:
       distdual logs 1f0c9a3e --follow --scheduler tcp://host:8786
     """
-    from distdual.report.progress import plain
+    from distdual.report.progress import plain_line
     from distdual.report.round_log import Round
 
     with connected(ClusterConfig(**scheduler)) as client:
@@ -94,7 +94,9 @@ def logs(job_id: str, follow: bool, scheduler: dict[str, Any], as_json: bool) ->
             if "said" in line:
                 say(line["said"])
             elif "round" in line:
-                click.echo(line["round"] if as_json else plain(Round(**infinite_values(json.loads(line["round"])))))
+                click.echo(
+                    line["round"] if as_json else plain_line(Round(**infinite_values(json.loads(line["round"]))))
+                )
         return (job.record().code or 0) if follow else 0
 
 
@@ -135,11 +137,13 @@ def list_jobs(scheduler: dict[str, Any], as_json: bool) -> int:
     if as_json:
         print_json({"jobs": found})
     for job in () if as_json else found:
-        stdout.print(f"{job['id']}  {job['state']:<10}  {when(job['submitted'])}  {bounds(job):<24}  {job['model']}")
+        stdout.print(
+            f"{job['id']}  {job['state']:<10}  {when(job['submitted'])}  {job_bounds(job):<24}  {job['model']}"
+        )
     return 0
 
 
-ALL = (submit, status, logs, cancel, list_jobs)
+JOB_COMMANDS = (submit, status, logs, cancel, list_jobs)
 
 
 @contextlib.contextmanager
@@ -174,14 +178,14 @@ def all_jobs(client: Any) -> list[dict[str, Any]]:
 def show_job(job: dict[str, Any]) -> None:
     stdout.print(f"job        {job['id']}: {job['state']}{', ' + job['sentence'] if job['sentence'] else ''}")
     if job["progress"]:
-        stdout.print(f"bounds     {bounds(job)} after {job['progress']['passes']} passes")
+        stdout.print(f"bounds     {job_bounds(job)} after {job['progress']['passes']} passes")
     times = [f"{name} {when(job[name])}" for name in ("submitted", "started", "ended") if job[name]]
     attempts = f"; attempt {job['attempt']}" if job["attempt"] > 1 else ""
     stdout.print(f"times      {', '.join(times)}{attempts}")
     stdout.print(f"model      {job['model']}")
 
 
-def bounds(job: dict[str, Any]) -> str:
+def job_bounds(job: dict[str, Any]) -> str:
     """The bounds of the certificate, or of the newest round."""
     found = job["certificate"] or job["progress"]
     if not found:

@@ -15,7 +15,7 @@ from distdual.json_floats import finite_values
 
 NOT_CERTIFIED = 1
 BAD_INPUT = 2
-INTERRUPTED = 130
+EXIT_INTERRUPTED = 130
 
 # Without markup, since paths may contain brackets and colons.
 stderr = Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -60,6 +60,24 @@ settings_option = click.option(
     help="Override a config key, e.g. solver.C=0.1; repeatable.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+
+
+def read_price(_: click.Context, __: click.Parameter, text: str | None) -> Any:
+    """Read the prices first, since `--price CONFIG.toml` takes the config for them."""
+    from distdual.report.price import DEFAULT, parse_price
+
+    return None if text is None else parse_price(DEFAULT if text == "default" else text)
+
+
+price_option = click.option(
+    "--price",
+    is_flag=False,
+    flag_value="default",
+    metavar="[GB,GETS]",
+    is_eager=True,
+    callback=read_price,
+    help="Show what reading costs, by prices per GB and per 1,000 GETs; default: 0,0.0004.",
+)
 storage_option = click.option(
     "--storage-options",
     "storage_file",
@@ -95,7 +113,7 @@ def print_json(value: dict[str, Any]) -> None:
     click.echo(json.dumps(finite_values(value)))
 
 
-def next_step(certificate: dict[str, Any]) -> str:
+def advice(certificate: dict[str, Any]) -> str:
     """Advice for a run that did not prove its target gap."""
     cause, go_on = certificate["stopped_by"], f"solver.start={certificate['model']} continues from its dual"
     if certificate["estimate"] is not None:

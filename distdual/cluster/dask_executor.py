@@ -28,6 +28,7 @@ from distdual.cluster.dask_tasks import (
     shrinking_chunks,
 )
 from distdual.cluster.dask_worker import Latent, ShardWork, TaskWork, load_bundle, work_on_shards
+from distdual.cluster.resources import of_workers
 from distdual.config import ClusterConfig
 from distdual.data.dataset import Dataset
 from distdual.data.in_memory import MemoryDataset, OneShard
@@ -97,9 +98,8 @@ class DaskExecutor:
         self.everywhere = True  # whether to scatter to all workers at once
         self.shared: Scattered | None = None  # the problem, without the latent values of each shard
         self.scans = Flight()
-        room = sum(worker["memory_limit"] or 0 for worker in self.cluster.workers.values())
         self.bundle = bundle_size(dataset, self.slots)
-        self.streams = 2 * dataset.nbytes > room
+        self.streams = not of_workers(self.cluster.workers).keep(dataset.nbytes)
         self.loaded: dict[int, Any] = {}  # shards in cluster memory, by bundle number
         self.kept: set[int] = set()  # of a data set that is streamed: shards that stay there for now
         self.seen: set[int] = set()  # shards whose read cost is already reported

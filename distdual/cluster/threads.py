@@ -8,14 +8,13 @@ from queue import SimpleQueue
 from typing import Any
 
 from distdual.cluster.base import Held, arrived, run_all
+from distdual.cluster.resources import of_threads
 from distdual.data.dataset import Dataset
 from distdual.data.in_memory import MemoryDataset
 from distdual.kernels.rows import Floats
 from distdual.problems.base import Problem
 from distdual.scan.scan import Scan, ShardReport, is_ours, load_and_scan, scan_shard, wants_lean
 from distdual.scan.shard_reader import MOST_AHEAD, Loaded, load_shard
-
-IN_MEMORY = 2 << 30  # bytes of shards that are kept between passes
 
 
 class InlineExecutor:
@@ -29,7 +28,7 @@ class InlineExecutor:
         self.held: Held[Floats] = Held()
         self.running: dict[Future[ShardReport], int] = {}  # with its version
         self.ended: SimpleQueue[Future[ShardReport]] = SimpleQueue()
-        self.streams = dataset.nbytes > IN_MEMORY
+        self.streams = not of_threads().keep(dataset.nbytes)
         self.shards: dict[int, Loaded] = {}
         self.kept: set[int] = set()
         ahead = MOST_AHEAD if self.streams else 0

@@ -17,5 +17,6 @@ latent_snapshot  the same for a latent run
 checkpoint       snapshots in a folder, written atomically
 warm_start       a run that starts from the α of a model
 run              from a config to a certified model
+dry_run          what such a run would read, hold and cost
 sweep_c          cross-validation over a path of C
 """

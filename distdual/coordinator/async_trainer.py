@@ -57,8 +57,7 @@ class AsyncTrainer(Trainer):
     """One asynchronous run."""
 
     flights: list[Flight] = field(default_factory=list)
-    begun: int = 0  # passes …
-    filled: int = 0  # … and those begun only to keep workers busy
+    begun: int = 0  # passes
     tickets: int = 0
     to_start: list[Scan] = field(default_factory=list)
     moved: bool = True  # whether w has changed since the last publication
@@ -80,9 +79,9 @@ class AsyncTrainer(Trainer):
             self._turn()
             self.between(self)
         self.executor.drop()
-        self.flights.clear()
         self._bound()
         now = self._next(self.begun)
+        self.flights.clear()
         return now if isinstance(now, Stop) else step or INTERRUPTED
 
     def suspended(self) -> PassUnderway | None:
@@ -133,8 +132,13 @@ class AsyncTrainer(Trainer):
         return self._begin(replace(step, certify=False), between=True) if self._may_fill(step) else None
 
     def _may_fill(self, plan: Pass) -> bool:
-        """Whether to scan on instead of waiting; at most half of solver.max_passes may be spent that way."""
+        """Whether to scan on instead of waiting; adds at most half of solver.max_passes."""
         return plan.overlap and 2 * self.filled < self.config.max_passes
+
+    @property
+    def filled(self) -> int:
+        """Passes begun only to keep workers busy."""
+        return self.state.totals.filled + sum(flight.between for flight in self.flights)
 
     def _start(self) -> None:
         scans, self.to_start = self.to_start, []
@@ -145,7 +149,6 @@ class AsyncTrainer(Trainer):
         if self.config.offender_cache and self.begun:
             self._use_recent(plan)
         self.begun += 1
-        self.filled += between
         flight = Flight(plan, self.partition.slack, deque(), self._query(plan), between=between)
         flight.left.extend(cut_pieces(plan, self.executor.slots, flight.slack))
         self.flights.append(flight)
@@ -251,7 +254,9 @@ class AsyncTrainer(Trainer):
             self.state.lift = self._lift(losses, flight.w) if flight.held else flight.new
         if flight.held:
             self._absorb(flight.held, plan)
-        if not flight.between:
+        if flight.between:
+            self.state.totals.filled += 1
+        else:
             self._settle(flight, losses)
         self._end_pass(losses, flight.w)
         self._record(self.dataset.n_shards, certify=plan.certify)

@@ -11,7 +11,7 @@ from distdual.certificate.bounds import ShardLoss, upper_bound
 from distdual.coordinator.trainer import Trainer
 from distdual.kernels.rows import Floats, Int32s, Ints, product
 from distdual.problems.base import Constraints, Keys
-from distdual.problems.latent.base import Completed, LatentProblem, join
+from distdual.problems.latent.base import Completed, LatentProblem, join_completed
 from distdual.scan.shard_reader import Openable
 
 
@@ -45,7 +45,7 @@ def first_values(trainer: Trainer, problem: LatentProblem, seed: int, guesses: i
     """Initial latent values: drawn at random, then improved `guesses` times or until time is up."""
     executor, shards = trainer.executor, range(trainer.dataset.n_shards)
     trainer.publish_for(problem, trainer.solver.w)
-    drawn = values = join(list(executor.map_shards(draw_shard, shards, [seed] * len(shards))))
+    drawn = values = join_completed(list(executor.map_shards(draw_shard, shards, [seed] * len(shards))))
     for _ in range(guesses):
         if trainer.solver.should_stop():
             break

@@ -20,7 +20,7 @@ from distdual.coordinator.schedule import CACHE_GAP_SHARE, INTERRUPTED, Stop, ou
 from distdual.coordinator.trainer import Outcome, Trainer
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
-from distdual.problems.latent.base import Completed, LatentProblem, Start
+from distdual.problems.latent.base import Completed, LatentProblem, StartWeights
 from distdual.report.round_log import Totals
 from distdual.solver.ascent_plan import UNLIMITED_SWEEPS, Ascent
 from distdual.solver.gap import relative_gap
@@ -85,7 +85,7 @@ class LatentRun:
 
     problem: LatentProblem
     new_trainer: Callable[[], Trainer]
-    start: Start | None = None  # for the first restart
+    start: StartWeights | None = None  # for the first restart
     trainer: Trainer = field(init=False)  # of the current restart
     target: float = field(init=False)  # the gap of the last convex problem
     restart: int = 0
@@ -190,7 +190,7 @@ class LatentRun:
 
 
 def train_latent(
-    problem: LatentProblem, new_trainer: Callable[[], Trainer], start: Start | None = None
+    problem: LatentProblem, new_trainer: Callable[[], Trainer], start: StartWeights | None = None
 ) -> LatentOutcome:
     """Train a latent problem; `new_trainer` makes a fresh trainer for each restart."""
     return LatentRun(problem, new_trainer, start).run()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from distdual.data.storage.npy_io import load
+from distdual.data.storage.npy_io import load_npy
 from distdual.kernels.rows import Floats, Ints
 
 POSITION_BITS = 32  # low bits of a reference: the position of the row in its file
@@ -72,7 +72,7 @@ class Ledger:
         found, shares = [rows[rows >= 0]], [alpha[rows >= 0]]
         for first, offset in zip(reversed(self.batches), reversed(self.offsets), strict=True):
             self.file.seek(offset)
-            indptr, parts, weight = (load(self.file) for _ in range(3))
+            indptr, parts, weight = (load_npy(self.file) for _ in range(3))
             of_part = np.repeat(share[first : first + len(indptr) - 1], np.diff(indptr)) * weight
             mixed = (parts < 0) & (of_part > 0)
             np.add.at(share, -1 - parts[mixed], of_part[mixed])

@@ -367,4 +367,5 @@ def summarise(outcome: Outcome, target: float, dataset: TrainingData) -> dict[st
         "gets": totals.gets,
         "n_examples": dataset.n_examples,
         "n_shards": dataset.n_shards,
+        "data_bytes": dataset.nbytes,
     }

@@ -61,6 +61,7 @@ class Progress:
     interrupted: bool = False
     inexact_gap: float = np.inf  # an estimate from complete scans with inexact inference
     settled: bool = True  # whether the cached problem is solved well enough to certify
+    n_filled: int = 0  # passes begun only to keep workers busy, which limit nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def next_step(progress: Progress, sizes: Ints, limits: Limits) -> Pass | Stop:
         return Stop(Cause.ESTIMATE, f"{found} is at most the target; inexact inference proves none")
     if progress.interrupted:
         return INTERRUPTED
-    if progress.n_passes >= limits.max_passes:
+    if progress.n_passes - progress.n_filled >= limits.max_passes:
         return Stop(Cause.MAX_PASSES, f"{limits.max_passes} passes are done")
     if progress.seconds >= limits.max_seconds:
         return out_of_time(limits.max_seconds)

@@ -177,6 +177,11 @@ class Trainer:
             self._carry_out(step)
         return step
 
+    @property
+    def filled(self) -> int:
+        """Passes that solver.max_passes does not count."""
+        return 0
+
     def _next(self, n_passes: int, *, settled: bool = True) -> Pass | Stop:
         config = self.config
         oracle = self.cost.per_example * self.dataset.n_examples
@@ -189,6 +194,7 @@ class Trainer:
             self.interrupted(),
             self._inexact_gap(),
             settled,
+            self.filled,
         )
         limits = Limits(
             config.schedule,
@@ -198,7 +204,7 @@ class Trainer:
             config.seed,
             self.partition.slack,
             self.cost.streamed_bytes,
-            1 if config.mode == "async" else self.cost.visits,
+            self.cost.visits,
         )
         return next_step(progress, np.diff(self.dataset.first), limits)
 

@@ -290,10 +290,9 @@ def text_array(name: str) -> str:
 
 def shard_arrays(shard: Shard | Block, y: NDArray[Any]) -> dict[str, NDArray[Any]]:
     """The arrays of a shard under their names in the data set; `y` is what its labels are stored as."""
-    features = {"x": shard.x.values} if isinstance(shard.x, DenseRows) else shard.x._asdict()
     columns = {"y": y, "cost": shard.cost, "margin": shard.margin, "tokens": shard.tokens}
     given = {name: column for name, column in columns.items() if column is not None}
-    return {**features, **given, **run_arrays(shard.runs)}
+    return {**shard.x.arrays(), **given, **run_arrays(shard.runs)}
 
 
 def checksum_of(arrays: dict[str, NDArray[Any]], layout: Layout, first: int | None = None) -> int:

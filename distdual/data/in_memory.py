@@ -17,7 +17,7 @@ from distdual.data.validate import label_name
 from distdual.errors import InputError
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Ints
 
-SHARD_BYTES = 8 << 20
+PIECE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def blocks_of(x: Any, y: Any, cost: Any, margin: Any) -> list[Block]:
 
 
 def pieces_of(whole: Shard) -> list[Block]:
-    size = max(1, SHARD_BYTES * whole.n_examples // max(1, whole.nbytes))
+    size = max(1, PIECE_BYTES * whole.n_examples // max(1, whole.nbytes))
     cuts = range(0, whole.n_examples, size)
     pieces = (whole.piece(begin, min(begin + size, whole.n_examples)) for begin in cuts)
     return [Block(piece.x, piece.y, piece.cost, piece.margin, piece.tokens) for piece in pieces]

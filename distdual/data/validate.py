@@ -9,7 +9,7 @@ from distdual.data.data_spec import DataSpec
 from distdual.data.layout import Layout
 from distdual.data.shard import Block
 from distdual.errors import InputError
-from distdual.kernels.rows import CsrRows, DenseRows, Features, Ints, n_rows
+from distdual.kernels.rows import CsrRows, Features, Ints, n_rows
 
 
 class Form(NamedTuple):
@@ -26,10 +26,9 @@ class Form(NamedTuple):
 
 
 def form_of(block: Block) -> Form:
-    width = block.x.values.shape[1] if isinstance(block.x, DenseRows) else None
     labels = {"i": "numbers", "u": "numbers", "f": "numbers", "b": "booleans"}.get(block.y.dtype.kind, "words")
     columns = tuple(name for name in ("cost", "margin") if getattr(block, name) is not None)
-    return Form(width, labels, columns, tuple(block.runs or ()))
+    return Form(block.x.width, labels, columns, tuple(block.runs or ()))
 
 
 def normal_block(block: Block, where: str) -> Block:
@@ -42,7 +41,7 @@ def normal_block(block: Block, where: str) -> Block:
         if column is not None and column.shape != (expected,):
             what = "rows of features" if expected == n else "sequences"
             raise InputError(f"{where}: {expected} {what}, but {name} has the shape {column.shape}")
-    if isinstance(block.x, DenseRows) and not block.x.values.shape[1]:
+    if block.x.width == 0:
         raise InputError(f"{where}: rows without any feature")
     if isinstance(block.x, CsrRows):
         check_csr(block.x, where)
@@ -131,12 +130,9 @@ def bad_rows(bad: NDArray[np.bool_], where: str, first: int, what: str) -> None:
 
 
 def finite_rows(x: Features) -> NDArray[np.bool_]:
-    if isinstance(x, DenseRows):
-        return np.asarray(np.isfinite(x.values).all(axis=1))
-    good = np.isfinite(x.values)
-    if good.all():
-        return np.ones(n_rows(x), dtype=np.bool_)
-    return ~np.isin(np.arange(n_rows(x)), np.searchsorted(x.indptr, np.flatnonzero(~good), side="right") - 1)
+    x = x.trimmed()
+    bad = ~np.isfinite(x.values)
+    return x.row_sums(bad) == 0 if bad.any() else np.ones(x.n_rows, dtype=np.bool_)
 
 
 def label_name(label: Any) -> str:

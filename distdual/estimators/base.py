@@ -4,6 +4,7 @@ import copy
 import math
 import warnings
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -28,7 +29,7 @@ from distdual.model.predict import label_array
 from distdual.problems.base import Problem
 
 
-class Start(NamedTuple):
+class LastFit(NamedTuple):
     """The result of a run as a warm start for the next one."""
 
     dual: Dual
@@ -49,6 +50,7 @@ def rows_described(problem: Problem) -> dict[str, Any]:
     return {key: value for key, value in problem.describe().items() if key not in FREE_TO_CHANGE}
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DualEstimator(BaseEstimator, ABC):
     """Base class of all estimators. Common parameters:
 
@@ -67,48 +69,34 @@ class DualEstimator(BaseEstimator, ABC):
     `n_features_in_`.
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        gap: float = 1e-3,
-        schedule: str = "slope",
-        prune: str = "idle:3",
-        max_passes: int = 200,
-        max_seconds: float = math.inf,
-        random_state: Any = None,
-        warm_start: bool = False,
-        client: Any = None,
-        storage_options: dict[str, Any] | None = None,
-    ) -> None:
-        self.C = C
-        self.gap = gap
-        self.schedule = schedule
-        self.prune = prune
-        self.max_passes = max_passes
-        self.max_seconds = max_seconds
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.client = client
-        self.storage_options = storage_options
+    C: float = field(default=1.0, kw_only=False)
+    gap: float = 1e-3
+    schedule: str = "slope"
+    prune: str = "idle:3"
+    max_passes: int = 200
+    max_seconds: float = math.inf
+    random_state: Any = None
+    warm_start: bool = False
+    client: Any = None
+    storage_options: dict[str, Any] | None = None
 
     # --- training
 
     def _solver_config(self) -> SolverConfig:
         names = ("C", "gap", "schedule", "prune", "max_passes", "max_seconds")
-        options = {name: plain(getattr(self, name)) for name in names}
+        options = {name: python_scalar(getattr(self, name)) for name in names}
         options |= {"seed": seed_of(self.random_state), "slack": "example"}
         return parse(SolverConfig, options, type(self).__name__)
 
     def _number(self, name: str) -> float:
         """The value of a parameter that must be a number."""
-        return float(convert(float, plain(getattr(self, name)), type(self).__name__, name))
+        return float(convert(float, python_scalar(getattr(self, name)), type(self).__name__, name))
 
     def _fit(self, X: Any, given: Given) -> Self:
         """Implementation of `fit`: train from scratch, or with `warm_start` from the α of the same data."""
         data = self._stored(X, given) if is_path(X) else self._dataset(self._block(X, given, first=True, keep=False))
         problem = self._problem_for(data)
-        last: Start | None = getattr(self, "_start", None) if self.warm_start else None
+        last: LastFit | None = getattr(self, "_start", None) if self.warm_start else None
         warm = last is not None and last.is_for(problem) and last.is_prefix_of(data)
         self._train(data, problem, start=last if warm else None, keep=bool(self.warm_start))
         self._seen: Block | None = None
@@ -121,7 +109,7 @@ class DualEstimator(BaseEstimator, ABC):
         block = None if is_path(X) else self._join(self._block(X, given, first=first, keep=True))
         data = self._stored(X, given) if block is None else self._dataset(block)
         problem = self._problem_for(data)
-        last: Start | None = getattr(self, "_start", None)
+        last: LastFit | None = getattr(self, "_start", None)
         if block is None and last is not None and not last.is_prefix_of(data):
             raise InputError(f"{data.location}: partial_fit needs the same data set as before, with shards appended")
         self._train(data, problem, start=last if last and last.is_for(problem) else None, keep=True)
@@ -129,7 +117,7 @@ class DualEstimator(BaseEstimator, ABC):
         self._warn()
         return self
 
-    def _train(self, data: Data, problem: Problem, *, start: Start | None, keep: bool) -> None:
+    def _train(self, data: Data, problem: Problem, *, start: LastFit | None, keep: bool) -> None:
         """Train and set the fitted attributes; `keep` saves α for a later warm start."""
         config = self._solver_config()
         if isinstance(data, Dataset):
@@ -243,8 +231,8 @@ class DualEstimator(BaseEstimator, ABC):
         return made
 
 
-def start_after(outcome: Outcome, C: float, problem: Problem, data: Data) -> Start:
-    return Start(single_dual(outcome), C, rows_described(problem), data.checksum)
+def start_after(outcome: Outcome, C: float, problem: Problem, data: Data) -> LastFit:
+    return LastFit(single_dual(outcome), C, rows_described(problem), data.checksum)
 
 
 def with_costs(block: Block) -> Block:
@@ -254,10 +242,10 @@ def with_costs(block: Block) -> Block:
 def seed_of(random_state: Any) -> Any:
     """0 for None, an integer unchanged, or a number drawn from a RandomState."""
     if random_state is None or isinstance(random_state, int | np.integer):
-        return plain(random_state or 0)
+        return python_scalar(random_state or 0)
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def plain(value: Any) -> Any:
+def python_scalar(value: Any) -> Any:
     """Convert a NumPy scalar to a Python one."""
     return value.item() if isinstance(value, np.generic) else value

@@ -1,7 +1,7 @@
 """ChainSVM: sequence tagging by a linear chain, with a proven gap."""
 
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +18,7 @@ from distdual.kernels.rows import Features, Floats
 from distdual.problems.chain.problem import Chain
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ChainSVM(StructuredEstimator):
     """Sequence tagging by a linear chain, with a proven gap.
 
@@ -34,40 +35,10 @@ class ChainSVM(StructuredEstimator):
     to), `start_` and `end_` (n_tags,), and those of DualEstimator.
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        gap: float = 1e-3,
-        transitions: bool = True,
-        boundaries: bool = True,
-        tag_cost: Mapping[Any, float] | None = None,
-        rescaling: str = "margin",
-        schedule: str = "slope",
-        prune: str = "idle:3",
-        max_passes: int = 200,
-        max_seconds: float = math.inf,
-        random_state: Any = None,
-        warm_start: bool = False,
-        client: Any = None,
-        storage_options: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(
-            C,
-            gap=gap,
-            schedule=schedule,
-            prune=prune,
-            max_passes=max_passes,
-            max_seconds=max_seconds,
-            random_state=random_state,
-            warm_start=warm_start,
-            client=client,
-            storage_options=storage_options,
-        )
-        self.transitions = transitions
-        self.boundaries = boundaries
-        self.tag_cost = tag_cost
-        self.rescaling = rescaling
+    transitions: bool = True
+    boundaries: bool = True
+    tag_cost: Mapping[Any, float] | None = None
+    rescaling: str = "margin"
 
     def fit(self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None) -> Self:
         """Train on sequences, or on the data set at the path or URL X."""

@@ -1,8 +1,7 @@
 """SVC: linear classification, with a proven gap."""
 
-import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -24,6 +23,7 @@ from distdual.problems.binary import Binary
 from distdual.problems.multiclass import Multiclass
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SVC(ClassifierMixin, LinearEstimator):
     """A linear classifier with a proven gap: the hinge loss for two classes, Crammer and Singer's for more.
 
@@ -40,38 +40,7 @@ class SVC(ClassifierMixin, LinearEstimator):
     DualEstimator.
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        gap: float = 1e-3,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        class_weight: Mapping[Any, float] | str | None = None,
-        schedule: str = "slope",
-        prune: str = "idle:3",
-        max_passes: int = 200,
-        max_seconds: float = math.inf,
-        random_state: Any = None,
-        warm_start: bool = False,
-        client: Any = None,
-        storage_options: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(
-            C,
-            gap=gap,
-            fit_intercept=fit_intercept,
-            intercept_scaling=intercept_scaling,
-            schedule=schedule,
-            prune=prune,
-            max_passes=max_passes,
-            max_seconds=max_seconds,
-            random_state=random_state,
-            warm_start=warm_start,
-            client=client,
-            storage_options=storage_options,
-        )
-        self.class_weight = class_weight
+    class_weight: Mapping[Any, float] | str | None = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train on arrays X and y, or on the data set at the path or URL X."""

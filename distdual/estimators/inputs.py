@@ -56,7 +56,7 @@ def single_rows(estimator: Any, X: Any, y: Any, *, reset: bool, keep: bool, **ch
     if is_dask(X):
         if y is None:
             raise InputError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
-        check_width(estimator, X, reset=reset)
+        check_columns_of(estimator, X, reset=reset)
         labels = np.asarray(y)
         blocks = list(blocks_from_arrays(X, labels))
         if not blocks:
@@ -73,7 +73,7 @@ def features_of(X: Any) -> Features:
     return join_blocks(list(blocks_from_arrays(X, np.zeros(X.shape[0])))).x if rows is None else rows
 
 
-def check_width(estimator: Any, X: Any, *, reset: bool) -> None:
+def check_columns_of(estimator: Any, X: Any, *, reset: bool) -> None:
     """Check the shape as `validate_data` does, without reading the array."""
     if X.ndim != 2:
         raise InputError(f"{type(estimator).__name__} expects X with 2 dimensions, found {X.ndim}")

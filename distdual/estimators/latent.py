@@ -1,8 +1,7 @@
 """LatentSVM: classification of bags by their best candidate, with a proven gap of its last convex problem."""
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -21,16 +20,17 @@ from distdual.data.shard import Block
 from distdual.data.sources.sequences import Ragged, ragged
 from distdual.data.validate import label_name
 from distdual.errors import InputError
-from distdual.estimators.base import Start, plain
+from distdual.estimators.base import LastFit, python_scalar
 from distdual.estimators.classifier import class_costs
 from distdual.estimators.inputs import SINGLE, Data, Given, features_of, is_path, matrix_of, open_stored, weights_of
 from distdual.estimators.linear import Decided, LinearEstimator, linear_scores, split_weights
 from distdual.kernels.rows import Floats, Ints
 from distdual.model.predict import check_width
 from distdual.problems.latent.bags import Latent, labels_of
-from distdual.problems.latent.base import Start as Weights
+from distdual.problems.latent.base import StartWeights
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LatentSVM(ClassifierMixin, LinearEstimator):
     """A linear classifier of bags: a bag is positive if one of its candidates is (multiple-instance learning).
 
@@ -54,44 +54,10 @@ class LatentSVM(ClassifierMixin, LinearEstimator):
     `partial_fit`.
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        gap: float = 1e-3,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        class_weight: Mapping[Any, float] | str | None = None,
-        rounds: int = 50,
-        restarts: int = 1,
-        init: str = "guess",
-        schedule: str = "slope",
-        prune: str = "idle:3",
-        max_passes: int = 200,
-        max_seconds: float = math.inf,
-        random_state: Any = None,
-        warm_start: bool = False,
-        client: Any = None,
-        storage_options: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(
-            C,
-            gap=gap,
-            fit_intercept=fit_intercept,
-            intercept_scaling=intercept_scaling,
-            schedule=schedule,
-            prune=prune,
-            max_passes=max_passes,
-            max_seconds=max_seconds,
-            random_state=random_state,
-            warm_start=warm_start,
-            client=client,
-            storage_options=storage_options,
-        )
-        self.class_weight = class_weight
-        self.rounds = rounds
-        self.restarts = restarts
-        self.init = init
+    class_weight: Mapping[Any, float] | str | None = None
+    rounds: int = 50
+    restarts: int = 1
+    init: str = "guess"
 
     def fit(self, X: Any, y: Any = None, lengths: Any = None, sample_weight: Any = None) -> Self:
         """Train on bags, or on the data set at the path or URL X."""
@@ -104,7 +70,7 @@ class LatentSVM(ClassifierMixin, LinearEstimator):
             return self._decide_stored(X, Given(lengths=lengths)).scores
         made = bags(X, None, lengths)
         x = validate_data(self, made.x, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-        return best_of(self._scores(x), made.tokens)
+        return best_candidates(self._scores(x), made.tokens)
 
     def predict(self, X: Any, lengths: Any = None) -> NDArray[Any]:
         """A label for each bag."""
@@ -154,18 +120,18 @@ class LatentSVM(ClassifierMixin, LinearEstimator):
         return replace(problem, class_cost=costs)
 
     def _count(self, name: str) -> int:
-        value = plain(getattr(self, name))
+        value = python_scalar(getattr(self, name))
         if isinstance(value, bool) or not isinstance(value, int):
             raise InputError(f"LatentSVM: {name} must be a whole number, got {value!r}")
         return value
 
-    def _train(self, data: Data, problem: Any, *, start: Start | None, keep: bool) -> None:  # noqa: ARG002
+    def _train(self, data: Data, problem: Any, *, start: LastFit | None, keep: bool) -> None:  # noqa: ARG002
         """Train by alternation; a warm start uses w, since α belongs to candidates that may not be imputed again."""
         config = self._solver_config()
         if isinstance(data, Dataset):
             check_columns(data, problem)
         warm = self.warm_start and self._is_fitted() and len(self._w) == problem.n_weights
-        begin = Weights(self._w) if warm else None
+        begin = StartWeights(self._w) if warm else None
         with open_executor(ClusterConfig(), data, problem, self.client) as executor:
             found = train_latent(problem, lambda: Trainer(problem, data, executor, config, lambda _: None), begin)
         self.certificate_ = {**summarise(found.outcome, config.gap, data), "latent": found.summary()}
@@ -198,7 +164,7 @@ def bags(X: Any, y: Any, lengths: Any) -> Ragged:
     return ragged(X, np.repeat(labels, sizes), sizes)
 
 
-def best_of(scores: Floats, tokens: Ints) -> Floats:
+def best_candidates(scores: Floats, tokens: Ints) -> Floats:
     best: Floats = np.maximum.reduceat(scores, tokens[:-1])
     return best
 
@@ -207,4 +173,4 @@ def decide_bags(source: Any, problem: Any, w: Floats, shard: int) -> Decided:
     """Scores and labels of the bags of one shard; runs on a worker."""
     found = source.open().read(shard).shard
     scores = linear_scores(matrix_of(found.x, problem.n_features), *split_weights(w, problem))
-    return Decided(best_of(scores, found.tokens), labels_of(found))
+    return Decided(best_candidates(scores, found.tokens), labels_of(found))

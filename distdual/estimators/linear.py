@@ -1,6 +1,7 @@
 """The base class of SVC, SVR and LatentSVM: coef_, intercept_ and scores ⟨w, x⟩ + intercept."""
 
 import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from distdual.config import ClusterConfig
 from distdual.data.sources.arrays import is_dask
 from distdual.errors import InputError
 from distdual.estimators.base import DualEstimator
-from distdual.estimators.inputs import Given, check_width, is_path, matrix_of, open_stored
+from distdual.estimators.inputs import Given, check_columns_of, is_path, matrix_of, open_stored
 from distdual.kernels.rows import Floats
 from distdual.model.predict import check_width as check_stored_width
 from distdual.problems.multiclass import Multiclass
@@ -24,6 +25,7 @@ class Decided(NamedTuple):
     y: NDArray[Any]  # labels as strings, or targets
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearEstimator(DualEstimator):
     """Base class of the linear estimators. Parameters in addition to those of DualEstimator:
 
@@ -31,36 +33,8 @@ class LinearEstimator(DualEstimator):
     intercept_scaling : value of that feature; the larger, the less the bias is regularised
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        gap: float = 1e-3,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        schedule: str = "slope",
-        prune: str = "idle:3",
-        max_passes: int = 200,
-        max_seconds: float = math.inf,
-        random_state: Any = None,
-        warm_start: bool = False,
-        client: Any = None,
-        storage_options: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(
-            C,
-            gap=gap,
-            schedule=schedule,
-            prune=prune,
-            max_passes=max_passes,
-            max_seconds=max_seconds,
-            random_state=random_state,
-            warm_start=warm_start,
-            client=client,
-            storage_options=storage_options,
-        )
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
+    fit_intercept: bool = True
+    intercept_scaling: float = 1.0
 
     @property
     def _bias(self) -> float:
@@ -77,7 +51,7 @@ class LinearEstimator(DualEstimator):
         if is_path(X):
             return self._decide_stored(X, Given()).scores
         if is_dask(X):
-            check_width(self, X, reset=False)
+            check_columns_of(self, X, reset=False)
             rows = X.rechunk({1: -1})
             return np.concatenate([self._scores(rows.blocks[i].compute()) for i in range(rows.numblocks[0])])
         doubles = [np.float64, np.float32]

@@ -1,6 +1,6 @@
 """SVR: linear ε-insensitive regression, with a proven gap."""
 
-import math
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ from distdual.kernels.rows import Floats
 from distdual.problems.regression import Regression
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SVR(RegressorMixin, LinearEstimator):
     """A linear regressor with a proven gap.
 
@@ -27,38 +28,7 @@ class SVR(RegressorMixin, LinearEstimator):
     Attributes after `fit`: `coef_` (n_features,), `intercept_` (1,) and those of DualEstimator.
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        epsilon: float = 0.1,
-        gap: float = 1e-3,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        schedule: str = "slope",
-        prune: str = "idle:3",
-        max_passes: int = 200,
-        max_seconds: float = math.inf,
-        random_state: Any = None,
-        warm_start: bool = False,
-        client: Any = None,
-        storage_options: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(
-            C,
-            gap=gap,
-            fit_intercept=fit_intercept,
-            intercept_scaling=intercept_scaling,
-            schedule=schedule,
-            prune=prune,
-            max_passes=max_passes,
-            max_seconds=max_seconds,
-            random_state=random_state,
-            warm_start=warm_start,
-            client=client,
-            storage_options=storage_options,
-        )
-        self.epsilon = epsilon
+    epsilon: float = 0.1
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train on arrays X and y, or on the data set at the path or URL X."""

@@ -1,7 +1,7 @@
 """StructuralSVM: a user-defined problem, with a proven gap."""
 
-import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self, cast
 
 import numpy as np
@@ -20,7 +20,15 @@ from distdual.problems.registry import build, own_class
 from distdual.problems.user.problem import UserProblem
 
 
-class StructuralSVM(StructuredEstimator):
+@dataclass(eq=False, repr=False)
+class ProblemParameter:
+    """`problem`, as the last base class of StructuralSVM: its first parameter, before C."""
+
+    problem: Any = None
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class StructuralSVM(StructuredEstimator, ProblemParameter):
     """A user-defined problem, with a proven gap if its argmax is exact.
 
     X is as for SVC; y has labels, or numbers with `regression`. Parameters in addition to those of DualEstimator:
@@ -33,38 +41,8 @@ class StructuralSVM(StructuredEstimator):
     of DualEstimator.
     """
 
-    def __init__(
-        self,
-        problem: Any = None,
-        C: float = 1.0,
-        *,
-        options: Mapping[str, Any] | None = None,
-        regression: bool = False,
-        gap: float = 1e-3,
-        schedule: str = "slope",
-        prune: str = "idle:3",
-        max_passes: int = 200,
-        max_seconds: float = math.inf,
-        random_state: Any = None,
-        warm_start: bool = False,
-        client: Any = None,
-        storage_options: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(
-            C,
-            gap=gap,
-            schedule=schedule,
-            prune=prune,
-            max_passes=max_passes,
-            max_seconds=max_seconds,
-            random_state=random_state,
-            warm_start=warm_start,
-            client=client,
-            storage_options=storage_options,
-        )
-        self.problem = problem
-        self.options = options
-        self.regression = regression
+    options: Mapping[str, Any] | None = None
+    regression: bool = False
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train on arrays X and y, or on the data set at the path or URL X."""

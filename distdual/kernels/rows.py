@@ -2,7 +2,7 @@
 
 Features and constraints are both stored this way. `dot`, `add`, `norm2` and `inner` work on every format, in Python and
 inside kernels, so a kernel is written once and compiled for each format. Every format has `n_rows` and `take`; the two
-formats of features also have `piece` and `trimmed`.
+formats of features also have the methods below them, so that a caller need not ask which one it has.
 """
 
 from typing import Any, NamedTuple
@@ -53,6 +53,24 @@ class DenseRows(NamedTuple):
         """The same rows as views that hold no others."""
         return self
 
+    @property
+    def width(self) -> int | None:
+        """The number of columns; None where only the columns that hold something are known."""
+        return int(self.values.shape[1])
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns, or of those up to the last that holds something."""
+        return int(self.values.shape[1])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays under their names in a data set."""
+        return {"x": self.values}
+
+    def row_sums(self, of: Floats) -> Floats:
+        """The sum over each row of one number for each stored value."""
+        return np.asarray(of.sum(axis=1))
+
 
 class CsrRows(NamedTuple):
     indptr: Ints  # (n + 1,)
@@ -77,6 +95,21 @@ class CsrRows(NamedTuple):
     def trimmed(self) -> "CsrRows":
         own = slice(int(self.indptr[0]), int(self.indptr[-1]))
         return CsrRows(self.indptr - own.start, self.indices[own], self.values[own])
+
+    @property
+    def width(self) -> int | None:
+        return None
+
+    @property
+    def n_columns(self) -> int:
+        return int(self.indices.max(initial=-1)) + 1
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return self._asdict()
+
+    def row_sums(self, of: Floats) -> Floats:
+        row = np.repeat(np.arange(self.n_rows), np.diff(self.indptr))
+        return np.bincount(row, of, minlength=self.n_rows).astype(np.float64)
 
 
 class ReferredRows(NamedTuple):

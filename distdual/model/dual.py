@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.storage.location import Location
-from distdual.data.storage.npy_io import load
+from distdual.data.storage.npy_io import load_npy
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Ints
 from distdual.problems.base import Keys
@@ -143,7 +143,7 @@ def npy(array: NDArray[Any]) -> bytes:
 
 def read_npy(location: Location, name: str, dtype: Any, dimensions: tuple[int, ...] = (1,)) -> NDArray[Any]:
     try:
-        array = load(io.BytesIO(location.read(name)))
+        array = load_npy(io.BytesIO(location.read(name)))
     except (ValueError, EOFError) as error:
         if isinstance(error, InputError):
             raise

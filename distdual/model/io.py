@@ -40,12 +40,12 @@ from distdual.model.dual import (
 )
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import Completed, LatentProblem
-from distdual.problems.registry import Named, problem_from, texts_of
+from distdual.problems.registry import KindOrClass, problem_from, texts_of
 from distdual.solver.regularizer import Prior
 
 CHECKPOINT = "checkpoint"
 MANIFEST = "manifest.json"  # written last; completes a checkpoint
-FORMAT = 2  # 1: support constraints of single examples only
+MODEL_FORMAT = 2  # 1: support constraints of single examples only
 LATENT = ("latent", "latent_indptr")
 
 PRIOR: dict[str, tuple[Any, tuple[int, ...]]] = {
@@ -93,7 +93,7 @@ class Model:
         files["certificate.json"] = to_json({**self.certificate, "sha256": digests})
         about = to_json(
             {
-                "format": 1 if isinstance(self.dual, Dual) else FORMAT,
+                "format": 1 if isinstance(self.dual, Dual) else MODEL_FORMAT,
                 "problem": self.problem.describe(),
                 "C": self.C,
                 **describe_dual(self.dual),
@@ -158,15 +158,15 @@ def read_about(location: Location) -> dict[str, Any]:
     version = about.get("format")
     if not isinstance(version, int):
         raise InputError(f"{location}/model.json: the format is {version!r}, a number is expected")
-    if version > FORMAT:
+    if version > MODEL_FORMAT:
         raise InputError(
-            f"{location}: model format {version} is newer than {FORMAT}, "
+            f"{location}: model format {version} is newer than {MODEL_FORMAT}, "
             "the newest this version reads; upgrade distdual"
         )
     return about
 
 
-def load_model(location: Location, problem: Named | None = None) -> Model:
+def load_model(location: Location, problem: KindOrClass | None = None) -> Model:
     """Read a model folder; nothing in it is executed or unpickled.
 
     A model of a user's own problem needs `problem`: the class, or its name as "package.module:Class". A name that only
@@ -186,7 +186,7 @@ def load_model(location: Location, problem: Named | None = None) -> Model:
         checksum = read_npy(location, "dual/checksum.npy", np.uint32)
         info = DataInfo(data["url"], data["fingerprint"], data["n_examples"], checksum, data.get("numbering"))
         if isinstance(made, LatentProblem):
-            made = read_latent(location, made)
+            made = read_latent_values(location, made)
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -218,7 +218,7 @@ def latent_arrays(problem: Completed) -> dict[str, NDArray[Any]]:
     return {name: array for name, array in given if array is not None}
 
 
-def read_latent(location: Location, problem: LatentProblem) -> Completed:
+def read_latent_values(location: Location, problem: LatentProblem) -> Completed:
     values = read_npy(location, "latent.npy", np.int32)
     if not problem.per_token:
         return Completed(problem, values)
@@ -228,7 +228,7 @@ def read_latent(location: Location, problem: LatentProblem) -> Completed:
     return Completed(problem, values, indptr=indptr)
 
 
-def check_texts(problem: Problem, dataset: Dataset) -> None:
+def check_own_texts(problem: Problem, dataset: Dataset) -> None:
     """Raise if the data set was prepared with another grammar, which numbers trees differently."""
     for name in problem.texts:
         if dataset.texts.get(name) != getattr(problem, name):

@@ -16,10 +16,10 @@ from distdual.data.storage.location import Location
 from distdual.data.validate import label_name
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Ints
-from distdual.model.io import Model, check_texts, load_model
+from distdual.model.io import Model, check_own_texts, load_model
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import stated
-from distdual.problems.registry import Named
+from distdual.problems.registry import KindOrClass
 from distdual.scan.scan import Source
 from distdual.scan.shard_reader import streamed
 
@@ -37,7 +37,7 @@ def predict(
     client: Any = None,
     *,
     cluster: ClusterConfig | None = None,
-    problem: Named | None = None,
+    problem: KindOrClass | None = None,
 ) -> Predictions:
     """Predict every example of a data set, shard by shard, on a cluster if one is given.
 
@@ -86,7 +86,7 @@ def judge_of(problem: Problem, classes: tuple[str, ...], labels: tuple[str, ...]
 
 def check_features(model: Model, dataset: Dataset) -> None:
     """Raise if feature numbers mean something else than in training."""
-    check_texts(model.problem, dataset)
+    check_own_texts(model.problem, dataset)
     found, known = dataset.layout.numbering, model.data.numbering
     if found and known and found != known:
         raise InputError(

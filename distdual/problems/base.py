@@ -3,8 +3,11 @@
 P(w) = 1/2 ||w||²  +  C Σ_i cost_i · ξ_i(w),     ξ_i(w) = max(0, max_j ( l_ij − ⟨w, x_ij⟩ ))
 """
 
+import hashlib
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,6 +148,15 @@ class Problem(ABC):
         """
         return None
 
-    @abstractmethod
     def describe(self) -> dict[str, Any]:
         """What model.json keeps; `make_problem` turns it back into the problem."""
+        values = {each.name: json_value(getattr(self, each.name)) for each in fields(cast(Any, self))}
+        digests = {name: hashlib.sha256(values[name].encode()).hexdigest() for name in self.texts}
+        return {"kind": self.kind, **values, **digests}
+
+
+def json_value(value: Any) -> Any:
+    """A field as JSON can hold it."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value

@@ -18,7 +18,7 @@ from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import Features, Floats, Int32s, Ints, dot
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, rows_of, scores
+from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, linear_rows, scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Binary(Problem):
             shard.first + chosen,
             self.costs(shard)[chosen],
             self._margins(shard)[chosen],
-            rows_of(shard, chosen, np.where(shard.y[chosen] == 1, 1.0, -1.0), self.n_weights, self.bias),
+            linear_rows(shard, chosen, np.where(shard.y[chosen] == 1, 1.0, -1.0), self.n_weights, self.bias),
             keys,
         )
 
@@ -73,15 +73,6 @@ class Binary(Problem):
 
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
         return {"n": float(len(y)), "accuracy": float((y == predicted).sum())}
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": list(self.classes),
-            "bias": self.bias,
-            "class_cost": dict(self.class_cost),
-        }
 
     def _margins(self, shard: Shard) -> Floats:
         return np.ones(shard.n_examples) if shard.margin is None else shard.margin

@@ -45,7 +45,7 @@ def find_scores(x: Features, w: Floats, bias_score: float, scores: Floats) -> No
         scores[i] = dot(x, i, w) + bias_score
 
 
-def rows_of(shard: Shard, chosen: Ints, scale: Floats, width: int, bias: float) -> Features | ReferredRows:
+def linear_rows(shard: Shard, chosen: Ints, scale: Floats, width: int, bias: float) -> Features | ReferredRows:
     """scale_k (features, bias) of the chosen examples, where scale is 1 or −1; copies, unless the shard is kept."""
     rows = ReferredRows(shard.x, chosen, scale, float(np.float32(bias)), width)
     return rows if shard.kept else copied(rows)

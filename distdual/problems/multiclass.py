@@ -29,7 +29,7 @@ from distdual.kernels.rows import (
     csr_add_twelves,
 )
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, rows_of
+from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, linear_rows
 
 SCORES = 2**15  # that are computed together: what comes after finds them near
 FEW, MANY = 4, 2 * TWELVE  # classes between which scores of sparse features are computed twelve at a time
@@ -62,7 +62,7 @@ class Multiclass(Problem):
         check_bias(self.bias)
         check_class_cost(self.class_cost, self.classes)
         check_choice("problem.rescaling", self.rescaling, ["margin", "slack"])
-        check_loss(self.loss, len(self.classes))
+        check_loss_matrix(self.loss, len(self.classes))
 
     @property
     def width(self) -> int:
@@ -99,7 +99,7 @@ class Multiclass(Problem):
     def outer_rows(self, shard: Shard, chosen: Ints, plus: Int32s, minus: Int32s, scale: Floats) -> OuterRows:
         """scale · (e_plus − e_minus) ⊗ (features, bias); the features of an example are there once."""
         which, at = np.unique(chosen, return_inverse=True)
-        x = rows_of(shard, which, np.ones(len(which)), self.width, self.bias)
+        x = linear_rows(shard, which, np.ones(len(which)), self.width, self.bias)
         return OuterRows(x, at, plus, minus, scale, self.width)
 
     def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:
@@ -114,17 +114,6 @@ class Multiclass(Problem):
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
         found = {"n": float(len(y)), "accuracy": float((y == predicted).sum())}
         return {**found, "loss": float(self.losses[y, predicted].sum())} if self.loss else found
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": list(self.classes),
-            "bias": self.bias,
-            "class_cost": dict(self.class_cost),
-            "loss": self.loss,
-            "rescaling": self.rescaling,
-        }
 
     def score_blocks(self, w: Floats, shard: Shard) -> Any:
         """Scores of all classes, some examples at a time: (first example, (n, K))."""
@@ -153,7 +142,7 @@ def turned(blocks: Floats) -> Floats:
     return by_feature
 
 
-def check_loss(loss: list[Any], n_classes: int) -> None:
+def check_loss_matrix(loss: list[Any], n_classes: int) -> None:
     if not loss:
         return
     try:

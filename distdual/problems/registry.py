@@ -25,11 +25,11 @@ from distdual.problems.regression import Regression
 BUILT_IN = (Binary, Multiclass, Regression, Chain, Cfg, Latent, LatentMulticlass, LatentChain)
 KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in BUILT_IN}
 
-NAME = re.compile(r"([^\W\d]\w*)(\.[^\W\d]\w*)*:([^\W\d]\w*)(\.[^\W\d]\w*)*")
+OWN_NAME = re.compile(r"([^\W\d]\w*)(\.[^\W\d]\w*)*:([^\W\d]\w*)(\.[^\W\d]\w*)*")
 
 FROM_DATA = ("n_features", "classes")
 
-Named = str | type[Problem]
+KindOrClass = str | type[Problem]
 
 
 def is_own(kind: Any) -> bool:
@@ -44,7 +44,7 @@ def class_of(kind: str) -> type[Any]:
     return KINDS[kind]
 
 
-def trusted_class(kind: str, named: Named | None) -> type[Any]:
+def trusted_class(kind: str, named: KindOrClass | None) -> type[Any]:
     """The class that a model names; code outside the package must also be named by the user."""
     cls = own_class(named) if isinstance(named, str) and is_own(named) else named
     if is_own(kind) and cls is None:
@@ -60,7 +60,7 @@ def trusted_class(kind: str, named: Named | None) -> type[Any]:
 
 def own_class(name: str, base: type[Any] = Problem) -> type[Any]:
     """Import "package.module:Class", a subclass of `base` and a dataclass with the fields FROM_DATA."""
-    if not NAME.fullmatch(name):
+    if not OWN_NAME.fullmatch(name):
         raise InputError(f"{name!r} names no problem; expected package.module:Class")
     module, _, path = name.partition(":")
     try:
@@ -104,7 +104,7 @@ def make_problem(
 
 
 def problem_from(
-    description: Mapping[str, Any], named: Named | None = None, texts: Mapping[str, str] | None = None
+    description: Mapping[str, Any], named: KindOrClass | None = None, texts: Mapping[str, str] | None = None
 ) -> Problem:
     """The problem that `describe` recorded; the caller must name a user's own problem in `named`."""
     cls = trusted_class(description["kind"], named)
@@ -116,17 +116,17 @@ def problem_from(
         classes=tuple(description["classes"]),
         texts=texts,
     )
-    check_texts(made, description)
+    check_described_texts(made, description)
     return made
 
 
-def texts_of(description: Mapping[str, Any], named: Named | None = None) -> tuple[str, ...]:
+def texts_of(description: Mapping[str, Any], named: KindOrClass | None = None) -> tuple[str, ...]:
     """The texts that `problem_from` needs."""
     names: tuple[str, ...] = trusted_class(description["kind"], named).texts
     return names
 
 
-def check_texts(problem: Problem, description: Mapping[str, Any]) -> None:
+def check_described_texts(problem: Problem, description: Mapping[str, Any]) -> None:
     """Raise an InputError if the texts differ from those of the description."""
     for name in problem.texts:
         if problem.describe()[name] != description.get(name):

@@ -18,7 +18,7 @@ from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import Floats, Int32s, Ints
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.linear import check_bias, rows_of, scores
+from distdual.problems.linear import check_bias, linear_rows, scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Regression(Problem):
 
     def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
         sign = np.where(keys.values == 0, 1.0, -1.0)
-        rows = rows_of(shard, chosen, sign, self.n_weights, self.bias)
+        rows = linear_rows(shard, chosen, sign, self.n_weights, self.bias)
         return Constraints(
             shard.first + chosen, self.costs(shard)[chosen], sign * shard.y[chosen] - self.epsilon, rows, keys
         )
@@ -68,15 +68,6 @@ class Regression(Problem):
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
         off = predicted - y
         return {"n": float(len(y)), "absolute_error": float(np.abs(off).sum()), "squared_error": float((off**2).sum())}
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": [],
-            "bias": self.bias,
-            "epsilon": self.epsilon,
-        }
 
 
 @bare_kernel

@@ -1,23 +1,26 @@
-"""Pace and forecast of the time left of a run, from its rounds so far."""
+"""Pace and forecast of the time and the passes left of a run, from its rounds so far."""
 
 import math
 from collections.abc import Iterable, Sequence
 
-LEAST_GAPS = 4  # proven gaps needed for a forecast
+LEAST_GAPS = 4  # proven gaps needed for a forecast of seconds
+LEAST_PASSES = 2  # the same for a forecast of passes, of which a run has only a few
 AGREE = 4.0  # largest ratio between two forecasts that agree
 STRETCH = 0.1  # share of the run that counts as recent, but at least LEAST_SECONDS
 LEAST_SECONDS = 2.0
 UNITS = ((1.0, "s"), (60.0, "min"), (3600.0, "h"))
 
 
-def time_left(seconds: Sequence[float], gaps: Sequence[float | None], target: float) -> tuple[float, float] | None:
+def time_left(
+    seconds: Sequence[float], gaps: Sequence[float | None], target: float, least: int = LEAST_GAPS
+) -> tuple[float, float] | None:
     """Shortest and longest forecast of the seconds until the gap is at most `target`, or None if they disagree.
 
     The forecasts assume that the gap shrinks by a constant factor per second, estimated over the last third and over
-    the last two thirds of the proven gaps.
+    the last two thirds of the proven gaps, of which there must be `least`.
     """
     proven = closing_gaps(seconds, gaps)
-    if len(proven) < LEAST_GAPS or proven[-1][1] <= target:
+    if len(proven) < least or proven[-1][1] <= target:
         return None
     last, gap = proven[-1]
     found = []
@@ -27,6 +30,12 @@ def time_left(seconds: Sequence[float], gaps: Sequence[float | None], target: fl
         found.append(max(0.0, left - (seconds[-1] - last)))
     low, high = min(found), max(found)
     return (low, high) if 0 < high <= AGREE * low else None
+
+
+def passes_left(passes: Sequence[int], gaps: Sequence[float | None], target: float) -> tuple[int, int] | None:
+    """The same forecast in passes; at least one is left while the gap is above the target."""
+    found = time_left(passes, gaps, target, LEAST_PASSES)
+    return found and (max(1, math.ceil(found[0])), max(1, math.ceil(found[1])))
 
 
 def closing_gaps(seconds: Sequence[float], gaps: Sequence[float | None]) -> list[tuple[float, float]]:
@@ -69,6 +78,13 @@ def left_words(found: tuple[float, float] | None) -> str:
     (low, unit), (high, other) = rounded(found[0]), rounded(found[1])
     begin = "" if (low, unit) == (high, other) else f"{low} to " if unit == other else f"{low} {unit} to "
     return f"about {begin}{high} {other} left"
+
+
+def passes_words(found: tuple[int, int] | None) -> str:
+    if found is None:
+        return ""
+    low, high = found
+    return f"about {'' if low == high else f'{low} to '}{high} {'pass' if high == 1 else 'passes'} left"
 
 
 def rounded(seconds: float) -> tuple[int, str]:

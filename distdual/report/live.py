@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from distdual.errors import InputError
 from distdual.report.log_reader import Line, condensed
 from distdual.report.page import Run, content, page, title
+from distdual.report.price import Price
 from distdual.report.round_log import Round
 from distdual.report.run_log import About, as_line
 
@@ -42,7 +43,8 @@ class Drawn(NamedTuple):
 class Dashboard:
     """A log that serves a run as a live page, within the block `with Dashboard("8788") as dashboard`."""
 
-    def __init__(self, address: str = str(PORT)) -> None:
+    def __init__(self, address: str = str(PORT), price: Price | None = None) -> None:
+        self.price = price
         self.lines: list[Line] = []
         self.about: About | None = None
         self.certificate: Mapping[str, Any] | None = None
@@ -106,7 +108,8 @@ class Dashboard:
             target = config["solver"]["gap"] if config else None
             dask = self.about.dask if self.about else None
             lines = list(self.lines)
-            return self.version, Run(lines, name, self.certificate, target, self.running, self.failure, dask)
+            state = (self.certificate, target, self.running, self.failure)
+            return self.version, Run(lines, name, *state, dask, self.price)
 
     def draw(self) -> Drawn:
         """Render the current state, once for all open pages."""
@@ -194,12 +197,12 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def show_live(address: str | None, say: Callable[[str], None]) -> Iterator[list[Dashboard]]:
+def show_live(address: str | None, say: Callable[[str], None], price: Price | None = None) -> Iterator[list[Dashboard]]:
     """Serve a dashboard within the block and print its URL; none without an address."""
     if address is None:
         yield []
         return
-    with Dashboard(address) as dashboard:
+    with Dashboard(address, price) as dashboard:
         say(f"dashboard  {dashboard.url}")
         yield [dashboard]
 

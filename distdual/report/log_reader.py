@@ -14,7 +14,7 @@ from distdual.kernels.rows import Floats
 from distdual.solver.gap import relative_gap
 
 Line = dict[str, Any]
-Values = list[float | None]  # None leaves a gap in the line
+Series = list[float | None]  # None leaves a gap in the line
 
 NUMBERS = ("seconds", "lower", "cache_rows", "support")
 COUNTS = ("passes", "rounds", "oracle_calls", "wait_seconds", "ascent_seconds")
@@ -23,8 +23,8 @@ COUNTS = ("passes", "rounds", "oracle_calls", "wait_seconds", "ascent_seconds")
 class Closing(NamedTuple):
     """The largest possible distance of each bound to the optimum, relative to P; both end at the proven gap."""
 
-    upper: Values  # (upper − best lower) / best upper
-    lower: Values  # (best upper − lower) / best upper
+    upper: Series  # (upper − best lower) / best upper
+    lower: Series  # (best upper − lower) / best upper
 
 
 class Timeline(NamedTuple):
@@ -50,13 +50,13 @@ def read_log(path: Path) -> list[Line]:
         raise InputError(f"{path}: cannot be read: {error.strerror}; expected a run log, see output.log") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: not a run log: expected a text file of JSON lines") from None
-    lines = [checked(text, path, number) for number, text in enumerate(texts[:-1], start=1) if text.strip()]
+    lines = [checked_line(text, path, number) for number, text in enumerate(texts[:-1], start=1) if text.strip()]
     if not lines:
         raise InputError(f"{path}: the run log has no rounds; expected a run that completed at least one")
     return lines
 
 
-def checked(text: str, path: Path, number: int) -> Line:
+def checked_line(text: str, path: Path, number: int) -> Line:
     try:
         line = json.loads(text)
     except ValueError:
@@ -130,8 +130,8 @@ def is_another(before: Line, line: Line) -> bool:
 
 def closing(lines: Sequence[Line]) -> Closing:
     """Distances relative to the best bounds of each problem; None without a proven upper bound."""
-    upper: Values = []
-    lower: Values = []
+    upper: Series = []
+    lower: Series = []
     for part in problems(lines):
         best_upper, best_lower = part[-1].get("upper"), max(line["lower"] for line in part)
         if not best_upper:
@@ -144,7 +144,7 @@ def closing(lines: Sequence[Line]) -> Closing:
     return Closing(upper, lower)
 
 
-def gaps(lines: Sequence[Line]) -> Values:
+def gaps(lines: Sequence[Line]) -> Series:
     """The proven gap at each line; None before the first certificate."""
     return [line.get("gap") for line in lines]
 

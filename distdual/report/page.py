@@ -10,7 +10,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from distdual.report.forecast import left_words, recent_rate, recent_workers, time_left
+from distdual.report.forecast import left_words, passes_left, passes_words, recent_rate, recent_workers, time_left
 from distdual.report.latent_chart import turns
 from distdual.report.log_reader import (
     Line,
@@ -25,6 +25,7 @@ from distdual.report.log_reader import (
     workers,
 )
 from distdual.report.number_format import clock, duration, number, percent, short, shown, size
+from distdual.report.price import Price, reading
 from distdual.report.svg_charts import Rule, Series, bar_chart, line_chart
 
 # The browser may fetch nothing but updates from the page's own server.
@@ -37,6 +38,7 @@ MOST_WORKERS = 24
 
 LEDGER = {
     "passes": "passes over the data set",
+    "filled": "of these, to keep workers busy",
     "rounds": "rounds",
     "oracle_calls": "oracle calls",
     "calls_saved": "oracle calls saved",
@@ -67,6 +69,7 @@ class Run(NamedTuple):
     running: bool = False
     failure: str = ""  # reason for an end without a certificate
     dask: str | None = None  # URL of Dask's dashboard
+    price: Price | None = None  # of reading
 
 
 def page(run: Run) -> str:
@@ -95,7 +98,7 @@ def content(run: Run) -> str:
     if not run.lines:
         return headline(run) + '<p class="soft">No round has ended yet.</p>'
     charts = pictures(run) + turns(run.certificate or {}) + what_happened(run.lines)
-    tables = ledger(run.lines) + proof(run.certificate)
+    tables = ledger(run) + proof(run.certificate)
     return (
         f'{headline(run)}<dl class="tiles">{tiles(run)}</dl><main class="charts">{charts}</main>'
         f'<div class="tables">{tables}</div>'
@@ -131,11 +134,11 @@ def tiles(run: Run) -> str:
     bounds = f"{proven['lower']:.8g} ≤ P(w*)" + ("" if upper is None else f" ≤ {upper:.8g}")
     calls = [float(line["totals"]["oracle_calls"]) for line in run.lines]
     rate = recent_rate(at, calls) if run.running else calls[-1] / max(at[-1], 1e-9)
-    left = left_words(time_left(at, gaps(run.lines), target)) if run.running and target else ""
+    left, more = forecasts(run) if run.running and target else ("", "")
     found = [
         tile("proven bounds", bounds, "" if upper is not None else "no proven upper bound", "wide"),
         tile("proven gap", "none" if gap is None else f"{gap:.2e}", f"target {target:.1e}" if target else ""),
-        tile("passes", number(passes(run.lines)[-1]), f"{totals['rounds']:,} rounds"),
+        tile("passes", number(passes(run.lines)[-1]), more or f"{totals['rounds']:,} rounds"),
         tile("time", clock(at[-1]), left),
         tile("examples / second", short(round(rate)), f"{short(totals['oracle_calls'])} in total"),
         tile("cache", short(last["cache_rows"]), f"{short(last['support'])} support"),
@@ -143,6 +146,16 @@ def tiles(run: Run) -> str:
     if n_workers := recent_workers(at, [line.get("workers", {}) for line in run.lines]):
         found.append(tile("workers", str(n_workers), "active"))
     return "".join(found)
+
+
+def forecasts(run: Run) -> tuple[str, str]:
+    """The time and the passes left, in words."""
+    target, proven = run.target or 0.0, gaps(run.lines)
+    done = [int(line["totals"]["passes"]) for line in run.lines]
+    return (
+        left_words(time_left(seconds(run.lines), proven, target)),
+        passes_words(passes_left(done, proven, target)),
+    )
 
 
 def tile(name: str, value: str, below: str, style: str = "") -> str:
@@ -232,9 +245,11 @@ def by_age(lines: Sequence[Line]) -> list[str]:
     return [bar_chart("Staleness", "versions", [Series("reports", "lower", counts)], heads, note=note)]
 
 
-def ledger(lines: Sequence[Line]) -> str:
-    totals, last = lines[-1]["totals"], lines[-1]
+def ledger(run: Run) -> str:
+    totals, last = run.lines[-1]["totals"], run.lines[-1]
     rows = [(words, amount(name, totals[name])) for name, words in LEDGER.items() if name in totals]
+    if "gets" in totals:
+        rows.append(("reading", reading(totals, (run.certificate or {}).get("data_bytes", 0), run.price)))
     rows.append(("constraints in the cache", f"{last['cache_rows']:,}, {size(last.get('cache_bytes', 0))}"))
     rows.append(("whole run", duration(float(last["seconds"]))))
     return table("Costs", rows)

@@ -9,7 +9,7 @@ import numpy as np
 from distdual.errors import InputError
 from distdual.report.log_reader import (
     Line,
-    Values,
+    Series,
     beginnings,
     closing,
     gaps,
@@ -123,7 +123,7 @@ def draw_staleness(axes: Any, lines: Sequence[Line]) -> None:
     axes.set_xlabel("weight versions that reports were behind on arrival")
 
 
-def with_breaks(x: Sequence[float], y: Values, cuts: Sequence[int]) -> tuple[Any, Any]:
+def with_breaks(x: Sequence[float], y: Series, cuts: Sequence[int]) -> tuple[Any, Any]:
     """The points of a line with breaks before the indices `cuts`."""
     values = np.array([value or np.nan for value in y], dtype=np.float64)
     return np.insert(np.array(x), cuts, np.nan), np.insert(values, cuts, np.nan)

@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from distdual.report.forecast import left_words, recent_rate, recent_workers, time_left
+from distdual.report.forecast import left_words, passes_left, passes_words, recent_rate, recent_workers, time_left
 from distdual.report.number_format import clock, short
 from distdual.report.round_log import Round
 
@@ -27,6 +27,7 @@ class ProgressDisplay:
         self.rows: dict[int, Round] = {}  # the last round of each pass
         self.complete = 0
         self.seconds: list[float] = []
+        self.passes: list[int] = []
         self.gaps: list[float | None] = []
         self.calls: list[int] = []
         self.workers: list[tuple[str, ...]] = []  # names of those that reported in each round
@@ -48,7 +49,7 @@ class ProgressDisplay:
         if self.live:
             self.live.update(Group(self.table(), Text(self.pace(), style="dim")))
         elif line.certify:
-            self.console.print(plain(line, self.pace()), soft_wrap=True)
+            self.console.print(plain_line(line, self.pace()), soft_wrap=True)
 
     def add(self, line: Round) -> None:
         """Record a round under the number of its pass, which `totals` counts only once it is complete."""
@@ -57,15 +58,17 @@ class ProgressDisplay:
         self.rows[passes + under_way] = line
         self.complete = passes
         self.seconds.append(line.seconds)
+        self.passes.append(passes)
         self.gaps.append(line.gap if math.isfinite(line.gap) else None)
         self.calls.append(line.totals["oracle_calls"])
         self.workers.append(tuple(line.workers))
 
     def pace(self) -> str:
-        """Throughput, workers and the time left, as far as known."""
+        """Throughput, workers, and the passes and the time left, as far as known."""
         words = [f"{short(round(recent_rate(self.seconds, self.calls)))} examples per second"]
         if n_workers := recent_workers(self.seconds, self.workers):
             words.append("1 worker" if n_workers == 1 else f"{n_workers} workers")
+        words.append(passes_words(passes_left(self.passes, self.gaps, self.target)))
         words.append(left_words(time_left(self.seconds, self.gaps, self.target)))
         return ", ".join(filter(None, words))
 
@@ -92,7 +95,7 @@ def cells(line: Round) -> tuple[str, ...]:
     )
 
 
-def plain(line: Round, pace: str = "") -> str:
+def plain_line(line: Round, pace: str = "") -> str:
     return (
         f"pass={line.totals['passes']} lower={line.lower:.6g} upper={line.upper:.6g} gap={line.gap:.2e} "
         f"rows={line.cache_rows} support={line.support} oracle_calls={line.totals['oracle_calls']} "

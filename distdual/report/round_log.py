@@ -11,6 +11,7 @@ class Totals:
     """Costs of the run so far."""
 
     passes: int = 0
+    filled: int = 0  # of these, begun only to keep workers busy
     rounds: int = 0
     oracle_calls: int = 0
     calls_saved: int = 0  # by trying recent offenders first

@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 EXPERIMENT = "distdual"
 SEND_SECONDS = 2.0  # between two batches of metrics
-MOST = 500  # metrics per request, well below MLflow's limit
-LONGEST = 500  # characters of a parameter that every store accepts
+MAX_METRICS = 500  # metrics per request, well below MLflow's limit
+MAX_VALUE_LENGTH = 500  # characters of a parameter that every store accepts
 
 
 def metrics(line: Round) -> dict[str, float]:
@@ -44,7 +44,7 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         if isinstance(value, Mapping):
             found |= flat(value, f"{prefix}{key}.")
         elif value is not None:
-            found[prefix + key] = str(value)[:LONGEST]
+            found[prefix + key] = str(value)[:MAX_VALUE_LENGTH]
     return found
 
 
@@ -139,7 +139,7 @@ class MlflowLog:
     def write(self, line: Round) -> None:
         self.step += 1
         self._add(metrics(line))
-        if time.monotonic() - self.sent > SEND_SECONDS or len(self.waiting) > MOST:
+        if time.monotonic() - self.sent > SEND_SECONDS or len(self.waiting) > MAX_METRICS:
             self._send()
 
     def end(self, certificate: Mapping[str, Any]) -> None:
@@ -154,8 +154,8 @@ class MlflowLog:
         self.waiting += [Metric(name, value, now, self.step) for name, value in values.items()]
 
     def _send(self) -> None:
-        for at in range(0, len(self.waiting), MOST):
-            self._try(self.client.log_batch, self.run, metrics=self.waiting[at : at + MOST])
+        for at in range(0, len(self.waiting), MAX_METRICS):
+            self._try(self.client.log_batch, self.run, metrics=self.waiting[at : at + MAX_METRICS])
         self.waiting, self.sent = [], time.monotonic()
 
     def _try(self, call: Any, *arguments: Any, **more: Any) -> None:

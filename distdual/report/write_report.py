@@ -9,18 +9,20 @@ from distdual.model.io import read_about, read_json
 from distdual.report.log_reader import Line, read_log
 from distdual.report.page import Run, page
 from distdual.report.plots import new_figure, plot_run
+from distdual.report.price import Price
 
 
-class Found(NamedTuple):
+class ReportSources(NamedTuple):
     log: Path
     lines: list[Line]
     certificate: dict[str, Any] | None  # None for a log without a model
 
-    def about(self, name: str) -> Run:
-        return Run(self.lines, name, self.certificate, None if self.certificate is None else self.certificate["target"])
+    def about(self, name: str, price: Price | None = None) -> Run:
+        target = None if self.certificate is None else self.certificate["target"]
+        return Run(self.lines, name, self.certificate, target, price=price)
 
 
-def write_report(run: str, out: Path | None = None, *, png: bool = True) -> list[Path]:
+def write_report(run: str, out: Path | None = None, *, png: bool = True, price: Price | None = None) -> list[Path]:
     """Write the report of a run and return its files, by default next to the log and named after it."""
     found = find(run)
     target = out or found.log.with_suffix(".html")
@@ -31,7 +33,7 @@ def write_report(run: str, out: Path | None = None, *, png: bool = True) -> list
         new_figure(1, 1)  # fails early if matplotlib is missing
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(page(found.about(run)), encoding="utf-8")
+        target.write_text(page(found.about(run, price)), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror}") from None
     if png:
@@ -39,10 +41,10 @@ def write_report(run: str, out: Path | None = None, *, png: bool = True) -> list
     return [target, picture] if png else [target]
 
 
-def find(run: str) -> Found:
+def find(run: str) -> ReportSources:
     """The log at `run`, or the certificate and the log of the model folder `run`."""
     if "://" not in run and Path(run).is_file():
-        return Found(Path(run), read_log(Path(run)), None)
+        return ReportSources(Path(run), read_log(Path(run)), None)
     folder = Location(run)
     if not folder.exists("model.json"):
         raise InputError(f"{run}: neither a run log nor a model folder; set output.log to write a log while training")
@@ -54,7 +56,7 @@ def find(run: str) -> Found:
     certificate = read_json(folder, "certificate.json")
     lines = read_log(Path(log))
     check_same_run(lines, certificate, f"{run} and {log}")
-    return Found(Path(log), lines, certificate)
+    return ReportSources(Path(log), lines, certificate)
 
 
 def check_same_run(lines: list[Line], certificate: dict[str, Any], names: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 from distdual.coordinator.run import train
 from distdual.data.layout import FORMAT
 from distdual.data.prepare.api import prepare_arrays
-from distdual.model.io import FORMAT as MODEL_FORMAT
+from distdual.model.io import MODEL_FORMAT
 from tests.s3_server import S3Server
 from tests.shell import assert_refused, call, distdual, environment
 

@@ -167,3 +167,28 @@ def test_a_terminal_without_unicode_works(config: Path) -> None:
 )
 def test_addresses_of_schedulers(address: str) -> None:
     assert ADDRESS.fullmatch(address)
+
+
+def test_a_dry_run_tells_what_a_run_would_read_and_cost(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = call(capsys, "train", str(config), "--dry-run", "--price", "1,1000", "--json")
+    found = json.loads(ran.out)
+    assert ran.code == 0
+    assert found["expected_cost"] == pytest.approx(found["gets_a_pass"] + found["expected_bytes"] / 1e9)
+    shown = call(capsys, "train", str(config), "--dry-run").out
+    assert f"in {found['shards']} shards" in shown
+    assert "expected cost" not in shown
+    assert not (config.parent / "model").exists()
+
+
+def test_a_dry_run_refuses_options_that_need_a_run(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = call(capsys, "train", str(config), "--dry-run", "--resume")
+    assert (ran.code, ran.err) == (2, "distdual: --dry-run trains nothing, so it takes no --resume\n")
+
+
+def test_the_price_of_a_run_is_that_of_what_it_read(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = call(capsys, "train", str(config), "--price", "0,1000", "--json")
+    found = json.loads(ran.out)
+    assert found["cost"] == found["gets"] > 0
+    assert "reading    " in call(capsys, "train", str(config), "--price").out
+    call(capsys, "report", str(config.parent / "model"), "--no-png", "--price", "0,1000")
+    assert f"cost {found['gets']:.3g}</td>" in (config.parent / "run.html").read_text()

@@ -2,12 +2,12 @@
 
 import pytest
 
-from distdual.cli.options import next_step
+from distdual.cli.options import advice
 from distdual.coordinator.schedule import Cause
 
 
 @pytest.mark.parametrize(
-    ("cause", "advice"),
+    ("cause", "expected"),
     [
         (Cause.INTERRUPTED, "the bounds hold; solver.start=m continues"),
         (Cause.ONE_PASS, "solver.schedule=slope makes more passes"),
@@ -15,6 +15,6 @@ from distdual.coordinator.schedule import Cause
         (Cause.MAX_SECONDS, "raise solver.max_seconds or solver.gap"),
     ],
 )
-def test_the_advice_follows_the_cause(cause, advice):
+def test_the_advice_follows_the_cause(cause, expected):
     certificate = {"estimate": None, "stopped_by": cause.value, "reason": "", "model": "m"}
-    assert next_step(certificate).startswith(advice)
+    assert advice(certificate).startswith(expected)

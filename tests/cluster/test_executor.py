@@ -388,7 +388,7 @@ def labels_of(source, problem, w, shard):
 
 def test_many_shards_of_arrays_travel_one_by_one(client, monkeypatch):
     made = examples(3, 400, 4)
-    monkeypatch.setattr("distdual.data.in_memory.SHARD_BYTES", 100)
+    monkeypatch.setattr("distdual.data.in_memory.PIECE_BYTES", 100)
     arrays = in_memory(made.x, made.y)
     executor = DaskExecutor(client, arrays, PROBLEM)
     assert arrays.n_shards > 20 * executor.slots

@@ -52,6 +52,7 @@ def planned(progress: Progress, sizes=SIZES, **changes) -> Pass:
         ({"gap": 1e-3, "n_passes": 3}, {}, Cause.TARGET, "gap 1.00e-03 is at most the target 1.00e-03"),
         ({"gap": 2e-4, "n_passes": 200}, {}, Cause.TARGET, "gap 2.00e-04 is at most the target 1.00e-03"),
         ({"n_passes": 7}, {"max_passes": 7}, Cause.MAX_PASSES, "7 passes are done"),
+        ({"n_passes": 9, "n_filled": 2}, {"max_passes": 7}, Cause.MAX_PASSES, "7 passes are done"),
         ({"seconds": 2.5}, {"max_seconds": 2.5}, Cause.MAX_SECONDS, "2.5 seconds are over"),
         ({"interrupted": True}, {}, Cause.INTERRUPTED, "interrupted"),
         (
@@ -65,6 +66,7 @@ def planned(progress: Progress, sizes=SIZES, **changes) -> Pass:
         "the gap is proven",
         "the gap is proven at the last moment",
         "all passes are done",
+        "all passes that count are done",
         "the time is over",
         "somebody interrupts",
         "the gap is estimated",
@@ -80,6 +82,11 @@ def test_it_does_not_stop_before(schedule):
     assert isinstance(next_step(BEGIN, SIZES, limits(schedule=schedule, max_passes=1, max_seconds=1e-9)), Pass)
     almost = replace(BEGIN, gap=1.001e-3, estimate=1e-9)
     assert isinstance(next_step(almost, SIZES, limits(schedule=schedule)), Pass)
+
+
+def test_passes_that_keep_workers_busy_do_not_count():
+    progress = replace(LATER, n_passes=9, n_filled=3)
+    assert isinstance(next_step(progress, SIZES, limits(max_passes=7)), Pass)
 
 
 def test_an_estimate_alone_never_stops_it():

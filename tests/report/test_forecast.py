@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distdual.report.forecast import closing_gaps, left_words, recent_rate, recent_workers, time_left
+from distdual.report.forecast import (
+    closing_gaps,
+    left_words,
+    passes_left,
+    passes_words,
+    recent_rate,
+    recent_workers,
+    time_left,
+)
 
 
 @given(st.floats(0.05, 5.0), st.integers(4, 60), st.floats(1.5, 1e4))
@@ -68,3 +76,17 @@ def test_workers_are_recent() -> None:
 )
 def test_forecasts_have_no_spurious_digits(found: tuple[float, float], words: str) -> None:
     assert left_words(found) == words
+
+
+def test_two_certified_passes_are_enough_to_forecast_the_rest() -> None:
+    assert passes_left([1], [0.1], 1e-3) is None
+    assert passes_left([1, 3], [0.1, 0.01], 1e-3) == (2, 2)
+    assert passes_left([1, 2], [0.1, 0.0101], 0.01) == (1, 1)  # never none while the gap is above the target
+    assert passes_left([1, 2], [0.1, 1e-3], 1e-3) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "words"), [(None, ""), ((1, 1), "about 1 pass left"), ((2, 4), "about 2 to 4 passes left")]
+)
+def test_passes_left_in_words(found: tuple[int, int] | None, words: str) -> None:
+    assert passes_words(found) == words

@@ -16,7 +16,7 @@ import numpy as np
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.layout import SCALE
 from distdual.data.prepare.appender import Appender
-from distdual.data.prepare.scale import ColumnSpread, from_text, scale_columns, scale_rows, to_text
+from distdual.data.prepare.scale import ColumnSpread, read_factors, scale_columns, scale_rows, write_factors
 from distdual.data.prepare.shard_cuts import SHARD_BYTES
 from distdual.data.prepare.shuffle import BUDGET_BYTES, Shuffler
 from distdual.data.prepare.writer import DatasetWriter
@@ -25,9 +25,9 @@ from distdual.data.shard import Block
 from distdual.data.sources.base import Attached, Source
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
-from distdual.kernels.rows import CsrRows, DenseRows, Floats
+from distdual.kernels.rows import DenseRows, Floats
 
-MARK = "prepare.unfinished"  # stands in DEST while DEST/train and DEST/test are being written
+UNFINISHED = "prepare.unfinished"  # stands in DEST while DEST/train and DEST/test are being written
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Summary:
     n_bytes: int  # of all shards in memory
 
 
-class Named(NamedTuple):
+class NamedBlock(NamedTuple):
     """A block and the source it came from, for messages."""
 
     name: str
@@ -60,7 +60,7 @@ def write(
     factors = scale_of(sources, options, there)
     attached = scaled_attachment(attached or Attached(), options.scale, factors)
     width = Width(options.n_features if there is None else there.n_features)
-    blocks = split(scaled(checked(sources, width), options.scale, factors), options)
+    blocks = split(scaled(checked_blocks(sources, width), options.scale, factors), options)
     first = next(blocks, None)  # a source that cannot be read must not cost the data set that is to be replaced
     if first is None:
         raise InputError(f"{', '.join(source.name for source in sources)}: there are no examples")
@@ -78,7 +78,7 @@ def write(
 # --- the stream
 
 
-def checked(sources: Sequence[Source], width: "Width") -> Iterator[Named]:
+def checked_blocks(sources: Sequence[Source], width: "Width") -> Iterator[NamedBlock]:
     """The blocks of all sources in order, which must agree in what they hold; `width` learns how wide they are."""
     before: tuple[str, ...] = ()
     for source in sources:
@@ -86,19 +86,19 @@ def checked(sources: Sequence[Source], width: "Width") -> Iterator[Named]:
         for block in source.blocks():
             if not block.n_examples:
                 continue
-            holds = contents(block)
+            holds = columns_of(block)
             for found, expected in zip(holds, before, strict=False):
                 if found != expected:
                     raise InputError(f"{source.name} has {found}, but what came before it has {expected}")
             before = holds
             width.add(block, source.name)
-            yield Named(source.name, block)
+            yield NamedBlock(source.name, block)
 
 
-def contents(block: Block) -> tuple[str, ...]:
+def columns_of(block: Block) -> tuple[str, ...]:
     """What must be the same for all blocks of a data set, in words."""
     if isinstance(block.x, DenseRows):
-        features = f"dense rows of {block.x.values.shape[1]} features"
+        features = f"dense rows of {block.x.width} features"
     else:
         features = f"sparse rows with {block.x.indices.dtype} column numbers"
     return (
@@ -123,10 +123,10 @@ class Width:
         self.found = max(self.found, width or 0)
 
     def add(self, block: Block, name: str) -> None:
-        if isinstance(block.x, CsrRows):
-            self.declare(int(block.x.indices.max(initial=-1)) + 1, name)
+        width = block.x.width
+        if width is None:
+            self.declare(block.x.n_columns, name)
             return
-        width = block.x.values.shape[1]
         if self.wanted not in (None, width):
             raise InputError(f"{name} has dense rows of {width} features, but n_features is {self.wanted}")
         self.found = width
@@ -137,7 +137,7 @@ class Width:
         return self.wanted or self.found
 
 
-def scaled(blocks: Iterable[Named], scale: str, factors: Floats | None) -> Iterator[Block]:
+def scaled(blocks: Iterable[NamedBlock], scale: str, factors: Floats | None) -> Iterator[Block]:
     for name, block in blocks:
         if factors is not None:
             yield scale_columns(block, factors, name)
@@ -165,18 +165,18 @@ def scale_of(sources: Sequence[Source], options: Options, there: Dataset | None)
         )
     if options.scale != "unit-variance":
         return None
-    return column_factors(sources, options) if there is None else from_text(there.texts[SCALE])
+    return column_factors(sources, options) if there is None else read_factors(there.texts[SCALE])
 
 
 def scaled_attachment(attached: Attached, scale: str, factors: Floats | None) -> Attached:
-    texts = {} if factors is None else {SCALE: to_text(factors)}
+    texts = {} if factors is None else {SCALE: write_factors(factors)}
     return replace(attached, scale=scale, texts={**attached.texts, **texts})
 
 
 def column_factors(sources: Sequence[Source], options: Options) -> Floats:
     """The standard deviation of each column over the training part."""
     spread = ColumnSpread()
-    for pair in split((block for _, block in checked(sources, Width(options.n_features))), options):
+    for pair in split((block for _, block in checked_blocks(sources, Width(options.n_features))), options):
         spread.add(pair[0].x)
     return spread.factors()
 
@@ -224,12 +224,12 @@ def open_parts(dest: Location, width: Width, options: Options, attached: Attache
     with contextlib.ExitStack() as stack:
         if len(places) > 1:
             clear_interrupted(dest, places)
-            stack.callback(dest.remove_file, MARK)
+            stack.callback(dest.remove_file, UNFINISHED)
         writers = [stack.enter_context(new_writer(place, width, options, attached)) for place in places]
         for writer in writers:
             writer.codes = writers[0].codes  # a label has the same code in both
         if len(places) > 1:
-            dest.write(MARK, b"")
+            dest.write(UNFINISHED, b"")
         yield [Part(writer, new_shuffler(k, len(places), options, stack)) for k, writer in enumerate(writers)]
 
 
@@ -237,7 +237,7 @@ def clear_interrupted(dest: Location, places: list[Location]) -> None:
     """Of two data sets that belong together an interrupted run may have finished one; take it away."""
     if dest.exists("zarr.json"):
         raise InputError(f"{dest}: holds a data set; choose another place for {dest}/train and {dest}/test")
-    if dest.exists(MARK):
+    if dest.exists(UNFINISHED):
         for place in places:
             place.remove()
 

@@ -51,12 +51,12 @@ class ColumnSpread:
             )
 
 
-def to_text(factors: Floats) -> str:
+def write_factors(factors: Floats) -> str:
     """A number a line, as many digits as it takes to read the same one back."""
     return "".join(f"{factor!r}\n" for factor in factors.tolist())
 
 
-def from_text(text: str) -> Floats:
+def read_factors(text: str) -> Floats:
     return np.array([float(line) for line in text.splitlines()])
 
 

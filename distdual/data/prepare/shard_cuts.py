@@ -83,5 +83,5 @@ def shard_ends(
 
 def index_dtype(x: Features, n_features: int | None) -> str:
     """int32 unless a column lies, or may lie, beyond it."""
-    last = n_features - 1 if n_features else int(x.indices.max(initial=0)) if isinstance(x, CsrRows) else 0
+    last = (n_features or x.n_columns) - 1
     return "int32" if last <= np.iinfo(np.int32).max else "int64"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from distdual.data.shard import Block, Runs, join_blocks, run_arrays
 from distdual.data.sources.open_file import BLOCK_BYTES
-from distdual.data.storage.npy_io import load
+from distdual.data.storage.npy_io import load_npy
 from distdual.errors import InputError
 from distdual.kernels.rows import CsrRows, DenseRows, Features
 
@@ -129,11 +129,11 @@ def read_blocks(file: IO[bytes]) -> Iterator[Block]:
     end = file.tell()
     file.seek(0)
     while file.tell() < end:
-        sparse, *has = load(file)
-        x: Features = CsrRows(load(file), load(file), load(file)) if sparse else DenseRows(load(file))
-        y = load(file)
-        cost, margin, tokens = (load(file) if there else None for there in has)
-        runs = {name: Runs(load(file), load(file)) for name in load(file).tolist()}
+        sparse, *has = load_npy(file)
+        x: Features = CsrRows(load_npy(file), load_npy(file), load_npy(file)) if sparse else DenseRows(load_npy(file))
+        y = load_npy(file)
+        cost, margin, tokens = (load_npy(file) if there else None for there in has)
+        runs = {name: Runs(load_npy(file), load_npy(file)) for name in load_npy(file).tolist()}
         yield Block(x, y, cost, margin, tokens, runs or None)
 
 

@@ -52,7 +52,7 @@ from distdual.data.validate import (
     row_of,
 )
 from distdual.errors import InputError
-from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, n_rows
+from distdual.kernels.rows import CsrRows, Features
 from distdual.problems.registry import class_of
 
 WRITE_ZEROS: Any = {"write_empty_chunks": True}  # lives in array objects: one that is opened anew would skip zeros
@@ -251,7 +251,7 @@ class DatasetWriter:
 
     def _check_width(self, x: CsrRows, where: str) -> None:
         assert self.layout is not None
-        widest = int(x.indices.max(initial=-1)) + 1
+        widest = x.n_columns
         self.widest = max(self.widest, widest)
         # Where no width was named, the first block decided how wide column numbers are stored.
         limit = int(np.iinfo(self.layout.index_dtype).max) if self.n_features is None else self.n_features
@@ -332,12 +332,12 @@ def claim(location: Location, *, overwrite: bool) -> None:
     """Make sure that a data set may be written here: nothing is there, or only what an interrupted `prepare` left."""
     if location.is_empty():
         return
-    if not is_ours(location, complete=overwrite):
+    if not is_data_set(location, complete=overwrite):
         raise InputError(f"{location}: already holds something; choose an empty destination")
     location.remove()
 
 
-def is_ours(location: Location, *, complete: bool) -> bool:
+def is_data_set(location: Location, *, complete: bool) -> bool:
     """Whether an unfinished data set is there, or with `complete` any data set that this version knows."""
     try:
         open_dataset(location)
@@ -351,10 +351,4 @@ def is_ours(location: Location, *, complete: bool) -> bool:
 
 
 def largest_norm(x: Features) -> float:
-    squares = x.values.astype(np.float64) ** 2
-    if isinstance(x, DenseRows):
-        per_row: Floats = squares.sum(axis=1)
-    else:
-        at = np.repeat(np.arange(n_rows(x)), np.diff(x.indptr))
-        per_row = np.bincount(at, squares, minlength=1).astype(np.float64)
-    return float(np.sqrt(per_row.max(initial=0.0)))
+    return float(np.sqrt(x.row_sums(x.values.astype(np.float64) ** 2).max(initial=0.0)))

@@ -73,7 +73,7 @@ def assemble(
         parts = {key: column.take(n) for key, column in columns.items()}
         first = columns["y"].taken - n
         y = labels(parts.pop("y"), columns["y"].name, first)
-        own = {key: weights(part, columns[key].name, first) for key, part in parts.items()}
+        own = {key: checked_weights(part, columns[key].name, first) for key, part in parts.items()}
         yield Block(x, y, own.get("cost"), own.get("margin"))
     for column in columns.values():
         column.check_end()
@@ -173,7 +173,7 @@ def labels(y: NDArray[Any], name: str, first: int) -> NDArray[Any]:
     raise InputError(f"{name} has dtype {y.dtype}; labels are numbers, booleans or strings")
 
 
-def weights(column: NDArray[Any], name: str, first: int) -> Floats:
+def checked_weights(column: NDArray[Any], name: str, first: int) -> Floats:
     """A cost or margin column; the sign of costs is for the writer to check."""
     check_real(column.dtype, name)
     return finite(column.astype(np.float64), name, first, "the entry")

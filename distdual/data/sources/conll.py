@@ -21,10 +21,10 @@ from distdual.data.sources.vocabulary import Hashing, Numbering, Vocabulary, cou
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 
-BLOCK_BYTES = 1 << 20  # of text at a time: its features are some twenty times as large
-LONGEST = 100_000  # tokens of a sentence; text without blank lines is not read whole before it is refused
+TEXT_BYTES = 1 << 20  # of text at a time: its features are some twenty times as large
+MAX_TOKENS = 100_000  # tokens of a sentence; text without blank lines is not read whole before it is refused
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-TAG = ""  # what the column of the tag is called beside those that templates name
+TAG_COLUMN = ""  # what the column of the tag is called beside those that templates name
 
 
 def text_from(
@@ -76,16 +76,16 @@ def stored_numbering(dataset: Dataset, made: Templates) -> Numbering:
 
 
 def blocks_from_conll(
-    source: Location, made: Templates, numbering: Numbering, block_bytes: int = BLOCK_BYTES
+    source: Location, made: Templates, numbering: Numbering, block_bytes: int = TEXT_BYTES
 ) -> Iterator[Block]:
     """The sentences of a text file, plain or compressed, local or remote."""
     for some in sentences_of(source, made, block_bytes):
         x = rows_from(found_features(some, made.expanded), numbering)
-        tags = np.array([tag.decode() for tag in some.columns[TAG]])
+        tags = np.array([tag.decode() for tag in some.columns[TAG_COLUMN]])
         yield Block(x, tags, tokens=some.tokens)
 
 
-def sentences_of(source: Location, made: Templates, block_bytes: int = BLOCK_BYTES) -> Iterator[Sentences]:
+def sentences_of(source: Location, made: Templates, block_bytes: int = TEXT_BYTES) -> Iterator[Sentences]:
     """Whole sentences, about `block_bytes` of text at a time."""
     reader = Reader(str(source), made)
     for first_line, text in whole_lines(source, block_bytes):
@@ -113,7 +113,7 @@ class Reader:
             text = text.removeprefix(BYTE_ORDER_MARK)
         self._check_encoding(text, first_line)
         for number, line in enumerate(text[:-1].split(b"\n"), first_line):
-            fields = fields_of(line)
+            fields = split_columns(line)
             if not fields:
                 self.end_sentence()
             elif not self.made.conllu or self._is_token(fields, number):
@@ -122,9 +122,9 @@ class Reader:
                 if b"" in fields:
                     raise InputError(f"{self.name}, line {number}: column {fields.index(b'') + 1} is empty")
                 self.rows.append(fields)
-        if len(self.rows) - self.bounds[-1] > LONGEST:
+        if len(self.rows) - self.bounds[-1] > MAX_TOKENS:
             raise InputError(
-                f"{self.name}, line {first_line}: a sentence of more than {LONGEST:,} tokens; "
+                f"{self.name}, line {first_line}: a sentence of more than {MAX_TOKENS:,} tokens; "
                 "expected a blank line after each sentence"
             )
 
@@ -137,7 +137,10 @@ class Reader:
         end = self.bounds[-1]
         whole, tokens = self.rows[:end], np.array(self.bounds, dtype=np.int64)
         self.rows, self.bounds = self.rows[end:], [0]
-        places = {**{name: number - 1 for name, number in self.made.columns.items()}, TAG: (self.made.tag or 0) - 1}
+        places = {
+            **{name: number - 1 for name, number in self.made.columns.items()},
+            TAG_COLUMN: (self.made.tag or 0) - 1,
+        }
         return Sentences({name: [row[at] for row in whole] for name, at in places.items()}, tokens)
 
     def _check_encoding(self, text: bytes, first_line: int) -> None:
@@ -185,7 +188,7 @@ class Reader:
                 )
 
 
-def fields_of(line: bytes) -> list[bytes]:
+def split_columns(line: bytes) -> list[bytes]:
     if b"\t" not in line or line.isspace():
         return line.split()
     return line.strip(b"\r\n").split(b"\t")

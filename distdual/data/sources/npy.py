@@ -29,8 +29,8 @@ from distdual.errors import InputError
 from distdual.kernels.rows import CsrRows, DenseRows, Ints
 
 CSR = ("indptr", "indices", "values")
-COLUMNS = ("y", "cost", "margin")
-KNOWN = ("x", *CSR, "n_features", *COLUMNS, "tokens")
+EXAMPLE_COLUMNS = ("y", "cost", "margin")
+KNOWN = ("x", *CSR, "n_features", *EXAMPLE_COLUMNS, "tokens")
 INDPTR_PIECE = 1 << 16  # rows whose lengths are looked at together
 
 
@@ -47,7 +47,7 @@ def blocks_from_npz(source: Location) -> Iterator[Block]:
             file = cast(BinaryIO, files.enter_context(archive.open(members[name])))
             return array_stream(file, f"{source}: array {name!r}", ndim)
 
-        columns = {name: stream(name) for name in COLUMNS if name in members}
+        columns = {name: stream(name) for name in EXAMPLE_COLUMNS if name in members}
         cost = columns.pop("cost", None) if "tokens" in members else None  # an entry a sequence, not a row
         if "x" in members:
             x = stream("x", ndim=2)

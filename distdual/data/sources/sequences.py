@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.shard import Block, join_blocks
-from distdual.data.sources.arrays import Stream, blocks_from_arrays, column_stream, is_sparse, weights
+from distdual.data.sources.arrays import Stream, blocks_from_arrays, checked_weights, column_stream, is_sparse
 from distdual.errors import InputError
 from distdual.kernels.rows import Bools, Ints
 
@@ -55,7 +55,7 @@ def as_sequences(runs: list[Run], cost: Stream | None) -> Block:
     if cost is None:
         return block._replace(tokens=tokens)
     first = cost.taken
-    return block._replace(tokens=tokens, cost=weights(cost.take(len(tokens) - 1), cost.name, first))
+    return block._replace(tokens=tokens, cost=checked_weights(cost.take(len(tokens) - 1), cost.name, first))
 
 
 def begins_at(blocks: Iterator[Block], tokens: Ints) -> Iterator[Run]:

@@ -18,10 +18,10 @@ from distdual.errors import InputError
 
 def blocks_from_svmhmm(source: Location, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     """The sequences of a text file, plain or compressed, local or remote."""
-    return whole_sequences(runs(source, block_bytes))
+    return whole_sequences(read_sequences(source, block_bytes))
 
 
-def runs(source: Location, block_bytes: int) -> Iterator[Run]:
+def read_sequences(source: Location, block_bytes: int) -> Iterator[Run]:
     previous = NO_QID
     for first_line, text in whole_lines(source, block_bytes):
         parsed = parse(text, str(source), first_line)

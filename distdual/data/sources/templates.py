@@ -23,10 +23,10 @@ from distdual.config import parse, read_table
 from distdual.errors import InputError
 
 FARTHEST = 100  # tokens away that a term may look
-LONGEST = 100  # letters of a prefix or suffix
-MOST = 1000  # templates of a file, once ranges are written out
+MAX_AFFIX = 100  # letters of a prefix or suffix
+MAX_TEMPLATES = 1000  # templates of a file, once ranges are written out
 
-NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+COLUMN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 TERM = re.compile(
     r"(?P<column>[A-Za-z_]\w*)(?P<views>(\.[a-z]+(:\d+(\.\.\d+)?)?)*)\[(?P<low>[+-]?\d+)(\.\.(?P<high>[+-]?\d+))?\]",
     re.ASCII,
@@ -34,7 +34,7 @@ TERM = re.compile(
 VIEW = re.compile(r"\.([a-z]+)(?::(\d+)(?:\.\.(\d+))?)?", re.ASCII)
 
 
-class View(NamedTuple):
+class TokenView(NamedTuple):
     """One way to look at a text, such as `lower` or `suffix:3`."""
 
     kind: str
@@ -50,7 +50,7 @@ class View(NamedTuple):
 
 class Term(NamedTuple):
     column: str
-    views: tuple[View, ...]
+    views: tuple[TokenView, ...]
     offset: int
 
     def __str__(self) -> str:
@@ -111,7 +111,7 @@ class Templates:
 
     def __post_init__(self) -> None:
         for name, number in self.columns.items():
-            if not NAME.fullmatch(name):
+            if not COLUMN_NAME.fullmatch(name):
                 raise InputError(f"columns names {name!r}; expected a letter, then letters, digits and _")
             check_column(f"columns.{name}", number)
         check_column("tag", self.tag)
@@ -126,8 +126,10 @@ class Templates:
     def _check_templates(self) -> None:
         if not self.expanded:
             raise InputError("templates is empty; name at least one, such as 'word[0]'")
-        if len(self.expanded) > MOST:
-            raise InputError(f"{len(self.expanded)} templates once ranges are written out; at most {MOST} may be given")
+        if len(self.expanded) > MAX_TEMPLATES:
+            raise InputError(
+                f"{len(self.expanded)} templates once ranges are written out; at most {MAX_TEMPLATES} may be given"
+            )
         seen: set[str] = set()
         for template in self.expanded:
             if template_name(template) in seen:
@@ -143,7 +145,7 @@ class Templates:
     @cached_property
     def expanded(self) -> tuple[Template, ...]:
         """All templates, with ranges written out."""
-        return tuple(template for text in self.templates for template in expand(text))
+        return tuple(template for text in self.templates for template in expand_ranges(text))
 
     def describe(self) -> dict[str, Any]:
         """As a table, for the data set; `templates_from` turns it back."""
@@ -170,7 +172,7 @@ def check_column(name: str, number: Any) -> None:
         raise InputError(f"{name} is the number of a column, counted from 1, got {number!r}")
 
 
-def expand(text: Any) -> list[Template]:
+def expand_ranges(text: Any) -> list[Template]:
     """The templates that one line stands for: a term with a range stands for several."""
     if not isinstance(text, str):
         raise InputError(f"a template is a string such as 'word[0]', got {text!r}")
@@ -189,18 +191,18 @@ def terms_of(part: str, text: str) -> list[Term]:
     return [Term(match["column"], chosen, offset) for chosen in itertools.product(*views) for offset in offsets]
 
 
-def views_of(kind: str, first: str, last: str, text: str) -> list[View]:
+def views_of(kind: str, first: str, last: str, text: str) -> list[TokenView]:
     if kind not in PLAIN and kind not in CUTS:
         raise InputError(f"template {text!r}: unknown view {kind!r}; there are {', '.join([*PLAIN, *CUTS])}")
     if (kind in CUTS) != bool(first):
         needed = "needs a length, such as suffix:3" if kind in CUTS else "takes no length"
         raise InputError(f"template {text!r}: {kind} {needed}")
     if not first:
-        return [View(kind)]
+        return [TokenView(kind)]
     lengths = span(int(first), int(last or first), text)
-    if not 1 <= lengths[0] <= lengths[-1] <= LONGEST:
-        raise InputError(f"template {text!r}: a length lies between 1 and {LONGEST}")
-    return [View(kind, n) for n in lengths]
+    if not 1 <= lengths[0] <= lengths[-1] <= MAX_AFFIX:
+        raise InputError(f"template {text!r}: a length lies between 1 and {MAX_AFFIX}")
+    return [TokenView(kind, n) for n in lengths]
 
 
 def span(low: int, high: int, text: str) -> range:

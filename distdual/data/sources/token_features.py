@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distdual.data.sources.templates import Template, View, template_name
+from distdual.data.sources.templates import Template, TokenView, template_name
 from distdual.kernels.rows import Ints
 
 BOS, EOS = "<BOS>", "<EOS>"
@@ -24,33 +24,33 @@ class Sentences(NamedTuple):
     tokens: Ints  # (n + 1,) where each sentence begins, and the end of the last
 
 
-class Found(NamedTuple):
+class TokenFeatures(NamedTuple):
     """What one template, or one term, finds at each token."""
 
     names: list[str]  # different ones; some may be at no token
     at: Ints  # (n_tokens,) place in `names`; NONE where nothing is found
 
 
-def found_features(sentences: Sentences, templates: tuple[Template, ...]) -> Iterator[Found]:
+def found_features(sentences: Sentences, templates: tuple[Template, ...]) -> Iterator[TokenFeatures]:
     """What each template finds, in turn."""
     lengths = np.diff(sentences.tokens)
     begin, end = np.repeat(sentences.tokens[:-1], lengths), np.repeat(sentences.tokens[1:], lengths)
     texts = cache(lambda column: number_texts(sentences.columns[column]))
-    seen = cache(lambda column, views: look(texts(column), views))
+    seen = cache(lambda column, views: apply_views(texts(column), views))
     for template in templates:
-        terms = [move(seen(term.column, term.views), term.offset, begin, end) for term in template]
-        found = combine(terms)
+        terms = [shift_tokens(seen(term.column, term.views), term.offset, begin, end) for term in template]
+        found = join_features(terms)
         name = template_name(template)
-        yield Found([f"{name}={value}" for value in found.names], found.at)
+        yield TokenFeatures([f"{name}={value}" for value in found.names], found.at)
 
 
-def number_texts(texts: list[bytes]) -> Found:
+def number_texts(texts: list[bytes]) -> TokenFeatures:
     numbers: dict[bytes, int] = {}
     at = np.array([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.int64)
-    return Found([text.decode() for text in numbers], at)
+    return TokenFeatures([text.decode() for text in numbers], at)
 
 
-def look(texts: Found, views: tuple[View, ...]) -> Found:
+def apply_views(texts: TokenFeatures, views: tuple[TokenView, ...]) -> TokenFeatures:
     """What the views, one after the other, see of each text."""
     values: dict[str, int] = {}
     places = np.full(len(texts.names), NONE, dtype=np.int64)
@@ -60,19 +60,19 @@ def look(texts: Found, views: tuple[View, ...]) -> Found:
             value = None if value is None else view.see(value)
         if value is not None:
             places[k] = values.setdefault(value, len(values))
-    return Found(list(values), places[texts.at])
+    return TokenFeatures(list(values), places[texts.at])
 
 
-def move(found: Found, offset: int, begin: Ints, end: Ints) -> Found:
+def shift_tokens(found: TokenFeatures, offset: int, begin: Ints, end: Ints) -> TokenFeatures:
     """What is found `offset` tokens on; `begin` and `end` are the bounds of each token's sentence."""
     there = np.arange(len(begin)) + offset
     at = found.at[np.clip(there, 0, len(begin) - 1)]
     at[there < begin] = len(found.names)
     at[there >= end] = len(found.names) + 1
-    return Found([*found.names, BOS, EOS], at)
+    return TokenFeatures([*found.names, BOS, EOS], at)
 
 
-def combine(terms: list[Found]) -> Found:
+def join_features(terms: list[TokenFeatures]) -> TokenFeatures:
     """What all terms find at once, with `|` between; numbered anew after each term, so that numbers stay small."""
     whole = terms[0]
     for term in terms[1:]:
@@ -82,5 +82,5 @@ def combine(terms: list[Found]) -> Found:
         names = [f"{whole.names[a]}|{term.names[b]}" for a, b in zip(first, second, strict=True)]
         at = np.full(len(whole.at), NONE, dtype=np.int64)
         at[here] = numbers
-        whole = Found(names, at)
+        whole = TokenFeatures(names, at)
     return whole

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from distdual.data.sources.token_features import NONE, Found
+from distdual.data.sources.token_features import NONE, TokenFeatures
 from distdual.errors import InputError
 from distdual.kernels.rows import CsrRows, Ints
 
@@ -59,7 +59,7 @@ class Hashing:
 Numbering = Vocabulary | Hashing
 
 
-def count_features(found: Iterable[Found], min_count: int) -> Vocabulary:
+def count_features(found: Iterable[TokenFeatures], min_count: int) -> Vocabulary:
     """The vocabulary of all features that are found at `min_count` tokens or more."""
     counts: dict[str, int] = {}
     for names, at in found:
@@ -75,7 +75,7 @@ def count_features(found: Iterable[Found], min_count: int) -> Vocabulary:
     return Vocabulary([names[k] for k in order])
 
 
-def rows_from(found: Iterable[Found], numbering: Numbering) -> CsrRows:
+def rows_from(found: Iterable[TokenFeatures], numbering: Numbering) -> CsrRows:
     """A row of ones for each token; features without a number are left out, those with the same one are one."""
     columns = np.sort(np.stack([np.append(numbering.numbers(names), NONE)[at] for names, at in found], axis=1), axis=1)
     keep = columns != NONE

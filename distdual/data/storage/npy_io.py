@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 ONE_AT_A_TIME = threading.RLock()
 
 
-def load(file: IO[bytes]) -> NDArray[Any]:
+def load_npy(file: IO[bytes]) -> NDArray[Any]:
     """The next array of a file; what is none is a ValueError or an EOFError."""
     with ONE_AT_A_TIME:
         return np.asarray(np.lib.format.read_array(file, allow_pickle=False))

@@ -24,8 +24,8 @@ CONNECTIONS = 32  # to one server from one process; more readers than that wait 
 
 # The settings of s3fs that matter to a GET and mean the same to botocore, and those that do not matter to it. With any
 # other, s3fs reads.
-SAME = {"anon", "endpoint_url", "key", "secret", "token", "username", "password", "use_ssl", "profile"}
-SAME |= {"client_kwargs", "config_kwargs", "requester_pays"}
+CLIENT_OPTIONS = {"anon", "endpoint_url", "key", "secret", "token", "username", "password", "use_ssl", "profile"}
+CLIENT_OPTIONS |= {"client_kwargs", "config_kwargs", "requester_pays"}
 NO_MATTER = {"default_block_size", "default_fill_cache", "default_cache_type", "max_concurrency", "fixed_upload_size"}
 NO_MATTER |= {"use_listings_cache", "listings_expiry_time", "max_paths", "skip_instance_cache", "local_expiry_check"}
 
@@ -35,15 +35,15 @@ def fetch_from(location: Location) -> Fetch:
     fs, path = location.filesystem()
     if not location.remote:
         return lambda name: from_disk(f"{path}/{name}")
-    if location.is_s3 and is_plain(location.options):
+    if location.is_s3 and has_plain_options(location.options):
         bucket, prefix, _ = fs.split_path(path)
         client = location.opened(lambda: s3_client(fs))
         return lambda name: from_s3(client, fs.req_kw, bucket, f"{prefix}/{name}".lstrip("/"))
     return lambda name: np.array(np.frombuffer(fs.cat_file(f"{path}/{name}"), dtype=np.uint8))
 
 
-def is_plain(options: dict[str, Any]) -> bool:
-    return set(options) <= SAME | NO_MATTER and "connector_args" not in options["config_kwargs"]
+def has_plain_options(options: dict[str, Any]) -> bool:
+    return set(options) <= CLIENT_OPTIONS | NO_MATTER and "connector_args" not in options["config_kwargs"]
 
 
 def from_disk(path: str) -> Bytes:

@@ -37,7 +37,7 @@ class Shape(NamedTuple):
         return self.n_states * (self.n_features + self.n_states * self.transitions + 2 * self.boundaries)
 
 
-def rows_of(x: Features, paths: Paths, scale: Floats, shape: Shape) -> CsrRows:
+def path_rows(x: Features, paths: Paths, scale: Floats, shape: Shape) -> CsrRows:
     """scale · (φ(x, right) − φ(x, found)) of each, first into room for the longest they can be."""
     indptr = np.zeros(len(scale) + 1, dtype=np.int64)
     most = sum_of_most(x, paths)

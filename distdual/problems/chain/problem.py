@@ -24,7 +24,7 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Ints
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.chain.path_rows import Paths, Shape, losses_of, rows_of
+from distdual.problems.chain.path_rows import Paths, Shape, losses_of, path_rows
 from distdual.problems.chain.span_f1 import span_counts, span_tags
 from distdual.problems.chain.viterbi import find_best, find_margin_rescaled, find_slack_rescaled
 
@@ -97,7 +97,7 @@ class Chain(Problem):
         paths = Paths(tokens[chosen], np.diff(tokens)[chosen], shard.y, tokens[chosen], keys.values, keys.indptr[:-1])
         margin = losses_of(paths, self.tag_costs)
         scale = margin if self.rescaling == "slack" else np.ones(len(chosen))
-        rows = rows_of(shard.x, paths, scale, self.shape)
+        rows = path_rows(shard.x, paths, scale, self.shape)
         return Constraints(shard.first + chosen, self.costs(shard)[chosen], margin, rows, keys)
 
     def predict(self, w: Floats, shard: Shard) -> NDArray[np.int32]:
@@ -132,17 +132,6 @@ class Chain(Problem):
     def judge(self, unknown: tuple[str, ...]) -> "Chain":
         """A tag that training has not seen is never predicted, so it is a mistake like any other."""
         return replace(self, classes=(*self.classes, *unknown), tag_cost={})
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": list(self.classes),
-            "transitions": self.transitions,
-            "boundaries": self.boundaries,
-            "tag_cost": dict(self.tag_cost),
-            "rescaling": self.rescaling,
-        }
 
     def split(self, w: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """Emission, transitions, start and end as views; no transitions are (0, K), no boundaries zeros."""

@@ -251,7 +251,7 @@ def find_slack_rescaled(
             last = best_end(best[wrong], end)
             if best[wrong, last] == -np.inf:
                 continue
-            follow(back, n, wrong, last, right, path)
+            follow_back(back, n, wrong, last, right, path)
             loss = wrong * tag_costs[0]
             value = loss * (1.0 + ahead_of(scores, pairs, start, end, right, path[:n]))
             if value > slack[i]:
@@ -292,7 +292,7 @@ def best_end(best: Floats, end: Floats) -> int:
 
 
 @kernel
-def follow(back: Int32s, n: int, wrong: int, last: int, right: Int32s, path: Int32s) -> None:
+def follow_back(back: Int32s, n: int, wrong: int, last: int, right: Int32s, path: Int32s) -> None:
     """The path that ends in `last` with so many wrong tags."""
     k = last
     for t in range(n - 1, -1, -1):

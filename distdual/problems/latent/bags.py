@@ -56,7 +56,9 @@ class Latent(LatentProblem):
 
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
         slack, worst = np.empty(shard.n_examples), np.empty(shard.n_examples, dtype=np.int32)
-        find_worst(shard.x, labels_of(shard), bags_of(shard), latent_of(shard), w, self._bias_score(w), slack, worst)
+        find_worst_candidates(
+            shard.x, labels_of(shard), bags_of(shard), latent_of(shard), w, self._bias_score(w), slack, worst
+        )
         return Offenders(slack, Keys(np.arange(shard.n_examples + 1), worst))
 
     def costs(self, shard: Shard) -> Floats:
@@ -100,7 +102,7 @@ class Latent(LatentProblem):
     def summary(self, shard: Shard) -> Floats:
         """(2, n_features + 1) the sum of candidates of either label, and how many there are."""
         sums = np.zeros((2, self.n_features + 1))
-        add_up(shard.x, shard.y, sums)
+        sum_members(shard.x, shard.y, sums)
         sums[:, -1] = np.bincount(shard.y, minlength=2)
         return sums
 
@@ -114,7 +116,7 @@ class Latent(LatentProblem):
         bags = bags_of(shard)
         best = self._best(w, shard, np.ones(shard.n_examples, dtype=np.bool_))
         scores = np.empty(shard.n_examples)
-        find_scores(shard.x, bags[:-1] + best, w, self._bias_score(w), scores)
+        find_bag_scores(shard.x, bags[:-1] + best, w, self._bias_score(w), scores)
         return np.repeat(scores > 0, np.diff(bags)).astype(np.int32)
 
     def spell(self, shard: Shard, predicted: NDArray[Any]) -> NDArray[Any] | None:
@@ -128,22 +130,10 @@ class Latent(LatentProblem):
         first = bags_of(shard)[:-1]
         return self.score(y[first], predicted[first])
 
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": list(self.classes),
-            "bias": self.bias,
-            "class_cost": dict(self.class_cost),
-            "init": self.init,
-            "rounds": self.rounds,
-            "restarts": self.restarts,
-        }
-
     def _best(self, w: Floats, shard: Shard, chosen: Bools) -> Int32s:
         """The candidate with the highest score of each chosen bag, 0 of others."""
         best = np.zeros(shard.n_examples, dtype=np.int32)
-        find_best(shard.x, bags_of(shard), chosen, w, best)
+        find_best_candidates(shard.x, bags_of(shard), chosen, w, best)
         if (best < 0).any():
             raise InputError(
                 f"shard {shard.number}, bag {np.argmax(best < 0)}: a score is not a number; "
@@ -174,7 +164,7 @@ def check_labels(shard: Shard) -> None:
 
 
 @bare_kernel
-def find_worst(
+def find_worst_candidates(
     x: Features,
     y: Int32s,
     bags: Ints,
@@ -201,7 +191,7 @@ def find_worst(
 
 
 @bare_kernel
-def find_best(x: Features, bags: Ints, chosen: Bools, w: Floats, best: Int32s) -> None:
+def find_best_candidates(x: Features, bags: Ints, chosen: Bools, w: Floats, best: Int32s) -> None:
     """The first candidate with the highest score of each chosen bag; −1 where a score is NaN."""
     for i in range(len(best)):
         if not chosen[i]:
@@ -217,14 +207,14 @@ def find_best(x: Features, bags: Ints, chosen: Bools, w: Floats, best: Int32s) -
 
 
 @bare_kernel
-def find_scores(x: Features, at: Ints, w: Floats, bias_score: float, scores: Floats) -> None:
+def find_bag_scores(x: Features, at: Ints, w: Floats, bias_score: float, scores: Floats) -> None:
     """scores_i = ⟨w, x_at_i⟩ + bias_score; fills `scores`."""
     for i in range(len(at)):
         scores[i] = dot(x, at[i], w) + bias_score
 
 
 @bare_kernel
-def add_up(x: Features, group: Int32s, sums: Floats) -> None:
+def sum_members(x: Features, group: Int32s, sums: Floats) -> None:
     """sums_g += x_i for all i of group g."""
     for i in range(len(group)):
         add(x, i, 1.0, sums[group[i]])

@@ -26,7 +26,7 @@ from distdual.problems.base import Constraints, Keys, Offenders, Problem
 DIFFERENCE = 0.01  # between copies of the same weights, relative to these
 
 
-class Start(NamedTuple):
+class StartWeights(NamedTuple):
     """Weights to begin with."""
 
     w: Floats
@@ -77,14 +77,14 @@ class LatentProblem(Problem):
     def draw(self, shard: Shard, seed: int) -> Int32s:
         """Latent values at random, as a start."""
 
-    def start_from(self, model: Problem, w: Floats, seed: int) -> Start:  # noqa: ARG002
+    def start_from(self, model: Problem, w: Floats, seed: int) -> StartWeights:  # noqa: ARG002
         """The weights `w` of a model as weights of this problem; here they are the same."""
         if model.kind not in self.starts or model.n_weights != self.n_weights:
             raise InputError(
                 f"solver.start: a {self.kind} problem of {self.n_weights} weights begins with a model of "
                 f"{' or '.join(self.starts)} with as many, not with {model.kind} of {model.n_weights}"
             )
-        return Start(w)
+        return StartWeights(w)
 
     def guesses(self, restart: int) -> int:  # noqa: ARG002
         """How often `guess` shall improve on values drawn at random."""
@@ -203,7 +203,7 @@ class Completed(Problem):
         return replace(shard, latent=self.of(shard).values)
 
 
-def join(parts: Sequence[Completed]) -> Completed:
+def join_completed(parts: Sequence[Completed]) -> Completed:
     """The problem on all examples, from what it is on those of each shard, in order."""
     first, values = parts[0], np.concatenate([part.values for part in parts])
     tokens = join_tokens([part.indptr for part in parts])

@@ -20,10 +20,10 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Int32s, Ints
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.chain.path_rows import Paths, losses_of, rows_of
+from distdual.problems.chain.path_rows import Paths, losses_of, path_rows
 from distdual.problems.chain.problem import Chain, bounds_of
 from distdual.problems.chain.viterbi import find_margin_rescaled, find_own
-from distdual.problems.latent.base import LatentProblem, Start, check_range, latent_of, told_apart
+from distdual.problems.latent.base import LatentProblem, StartWeights, check_range, latent_of, told_apart
 from distdual.problems.latent.multiclass import LatentMulticlass
 
 
@@ -106,7 +106,7 @@ class LatentChain(LatentProblem):
         size, at = np.diff(tokens)[chosen], keys.indptr[:-1]
         self._check_paths(shard, chosen, keys, size)
         paths = Paths(tokens[chosen], size, keys.values, at, keys.values, at + size)
-        rows = rows_of(shard.x, paths, np.ones(len(chosen)), self.states.shape)
+        rows = path_rows(shard.x, paths, np.ones(len(chosen)), self.states.shape)
         margin = losses_of(paths, self.tags.tag_costs, self.substates)
         return Constraints(shard.first + chosen, self.costs(shard)[chosen], margin, rows, keys)
 
@@ -152,7 +152,7 @@ class LatentChain(LatentProblem):
     def draw(self, shard: Shard, seed: int) -> Int32s:
         return self.mixture.draw(single_tokens(shard), seed)
 
-    def start_from(self, model: Problem, w: Floats, seed: int) -> Start:
+    def start_from(self, model: Problem, w: Floats, seed: int) -> StartWeights:
         """Those of a convex chain are copied to all sub-states of a tag; clusters, or noise, make these differ."""
         if not isinstance(model, Chain):
             return super().start_from(model, w, seed)
@@ -165,7 +165,7 @@ class LatentChain(LatentProblem):
         by_state = [np.repeat(part, self.substates, axis=-1) for part in (emission, pairs, start, end)]
         by_state[1] = np.repeat(by_state[1], self.substates, axis=0)
         copies = np.concatenate([part.ravel() for part in by_state])[: self.n_weights]  # no boundaries are zeros
-        return Start(copies, imputes=False) if self.guesses(0) else Start(told_apart(copies, seed))
+        return StartWeights(copies, imputes=False) if self.guesses(0) else StartWeights(told_apart(copies, seed))
 
     def guesses(self, restart: int) -> int:
         return self.mixture.guesses(restart)
@@ -189,20 +189,6 @@ class LatentChain(LatentProblem):
 
     def judge(self, unknown: tuple[str, ...]) -> Problem:
         return self.tags.judge(unknown)
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": list(self.classes),
-            "substates": self.substates,
-            "transitions": self.transitions,
-            "boundaries": self.boundaries,
-            "tag_cost": dict(self.tag_cost),
-            "init": self.init,
-            "rounds": self.rounds,
-            "restarts": self.restarts,
-        }
 
 
 def single_tokens(shard: Shard) -> Shard:

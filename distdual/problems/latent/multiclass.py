@@ -19,10 +19,10 @@ from distdual.errors import InputError
 from distdual.kernels.jit import kernel
 from distdual.kernels.rows import Floats, Int32s, Ints
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.latent.bags import add_up
-from distdual.problems.latent.base import LatentProblem, Start, check_range, latent_of, told_apart
+from distdual.problems.latent.bags import sum_members
+from distdual.problems.latent.base import LatentProblem, StartWeights, check_range, latent_of, told_apart
 from distdual.problems.linear import check_class_cost, costs_by_class
-from distdual.problems.multiclass import Multiclass, check_loss
+from distdual.problems.multiclass import Multiclass, check_loss_matrix
 
 CLUSTERING = 20  # rounds of k-means
 
@@ -60,7 +60,7 @@ class LatentMulticlass(LatentProblem):
                 f"got {self.components} and {self.min_examples}"
             )
         check_class_cost(self.class_cost, self.classes)
-        check_loss(self.loss, len(self.classes))
+        check_loss_matrix(self.loss, len(self.classes))
         _ = self.mixture
 
     @property
@@ -123,7 +123,7 @@ class LatentMulticlass(LatentProblem):
         drawn = np.random.default_rng([seed, shard.first]).integers(self.components, size=shard.n_examples)
         return (shard.y * self.components + drawn).astype(np.int32)
 
-    def start_from(self, model: Problem, w: Floats, seed: int) -> Start:
+    def start_from(self, model: Problem, w: Floats, seed: int) -> StartWeights:
         """Those of a convex model are copied to all components of a class; clusters, or noise, make these differ."""
         if not isinstance(model, Multiclass):
             return super().start_from(model, w, seed)
@@ -133,7 +133,7 @@ class LatentMulticlass(LatentProblem):
                 f"{len(self.classes)} of {self.mixture.width}; the same classes, features and bias are needed"
             )
         copies = np.repeat(w.reshape(len(self.classes), -1), self.components, axis=0).ravel()
-        return Start(copies, imputes=False) if self.guesses(0) else Start(told_apart(copies, seed))
+        return StartWeights(copies, imputes=False) if self.guesses(0) else StartWeights(told_apart(copies, seed))
 
     def guesses(self, restart: int) -> int:  # noqa: ARG002 - values drawn with another seed lead to other clusters
         return CLUSTERING if self.init == "guess" and self.components > 1 else 0
@@ -141,7 +141,7 @@ class LatentMulticlass(LatentProblem):
     def summary(self, shard: Shard) -> Floats:
         """(components of all classes, n_features + 1) the sum of the examples of each, and how many there are."""
         sums = np.zeros((len(self.classes) * self.components, self.n_features + 1))
-        add_up(shard.x, latent_of(shard), sums)
+        sum_members(shard.x, latent_of(shard), sums)
         sums[:, -1] = np.bincount(latent_of(shard), minlength=len(sums))
         return sums
 
@@ -169,21 +169,6 @@ class LatentMulticlass(LatentProblem):
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
         found = {"n": float(len(y)), "accuracy": float((y == predicted).sum())}
         return {**found, "loss": float(self.losses[y, predicted].sum())} if self.loss else found
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": list(self.classes),
-            "components": self.components,
-            "min_examples": self.min_examples,
-            "bias": self.bias,
-            "class_cost": dict(self.class_cost),
-            "loss": self.loss,
-            "init": self.init,
-            "rounds": self.rounds,
-            "restarts": self.restarts,
-        }
 
     def _best(self, w: Floats, offset: Floats, shard: Shard) -> Int32s:
         """The component of its own class with the highest score + offset, for each example."""

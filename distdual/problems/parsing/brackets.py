@@ -52,7 +52,7 @@ def trees_of(source: Location, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple
     """Every tree of a file, plain or compressed, local or remote, and the line it begins on."""
     name, stack = str(source), list[Node]()
     number = 0
-    for number, line in enumerate(lines_of(source, block_bytes), start=1):
+    for number, line in enumerate(bracket_lines(source, block_bytes), start=1):
         for match in TOKEN.finditer(decoded(line, name, number)):
             token = match[0]
             if token == "(":
@@ -75,7 +75,7 @@ def trees_of(source: Location, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple
         raise InputError(f"{name}, line {number}: the file ends inside the tree that begins on line {stack[0].line}")
 
 
-def lines_of(source: Location, block_bytes: int) -> Iterator[bytes]:
+def bracket_lines(source: Location, block_bytes: int) -> Iterator[bytes]:
     held = b""
     for piece in pieces_of(source, block_bytes):
         *lines, held = (held + piece).split(b"\n")
@@ -129,17 +129,17 @@ def cleaned(tree: Tree, *, function_tags: bool = False, traces: bool = False) ->
     if isinstance(tree.below, str):
         if tree.label == TRACE and not traces:
             return None
-        return tree if function_tags else Tree(plain(tree.label), tree.below)
+        return tree if function_tags else Tree(bare_label(tree.label), tree.below)
     found = (cleaned(child, function_tags=function_tags, traces=traces) for child in tree.below)
     children = tuple(child for child in found if child is not None)
     if not children:
         return None
-    label = tree.label if function_tags else plain(tree.label)
+    label = tree.label if function_tags else bare_label(tree.label)
     if len(children) == 1 and children[0].children and children[0].label == label:
         return children[0]
     return Tree(label, children)
 
 
-def plain(label: str) -> str:
+def bare_label(label: str) -> str:
     """A label without function tags and indices; one that begins with - or = is a name as a whole."""
     return re.split(r"[-=]", label, maxsplit=1)[0] or label

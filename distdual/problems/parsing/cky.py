@@ -79,14 +79,14 @@ def fill_chart(tags: Floats, n: int, rules: Rules, w: Weights, spans: Int32s, un
                 for tag in range(rules.n_tags):
                     out[tag] = tags[i, tag]
             for k in range(i + 1, i + length):
-                combine(at(i, k, n), at(k, i + length, n), rules, w.binary, chart, out)
-            mark(spans, i, i + length, 1, chart.wanted)
+                combine_spans(at(i, k, n), at(k, i + length, n), rules, w.binary, chart, out)
+            mark_span(spans, i, i + length, 1, chart.wanted)
             close_span(here, rules, w.chain, unit, chart)
-            mark(spans, i, i + length, -1, chart.wanted)
+            mark_span(spans, i, i + length, -1, chart.wanted)
 
 
 @bare_kernel
-def combine(left: int, right: int, rules: Rules, binary: Floats, chart: Chart, out: Floats) -> None:
+def combine_spans(left: int, right: int, rules: Rules, binary: Floats, chart: Chart, out: Floats) -> None:
     """out_A ← max(out_A, w(A → B C) + top(B) + top(C)) for two neighbouring spans."""
     before, after, active = chart.top[left], chart.top[right], chart.active[left]
     for a in range(chart.n_active[left]):
@@ -119,7 +119,7 @@ def close_span(here: int, rules: Rules, chain: Floats, unit: float, chart: Chart
 
 
 @bare_kernel
-def mark(spans: Int32s, i: int, j: int, step: int, wanted: Int32s) -> None:
+def mark_span(spans: Int32s, i: int, j: int, step: int, wanted: Int32s) -> None:
     """Add `step` to `wanted` for each labelled span of the right tree that is (i, j)."""
     for k in range(len(spans)):
         if spans[k, 1] == i and spans[k, 2] == j:
@@ -313,13 +313,13 @@ def best_chain(
     best, score = ANY, base[symbol]
     if but == BELOW:
         score = -np.inf
-    mark(spans, i, j, 1, wanted)
+    mark_span(spans, i, j, 1, wanted)
     for u in range(len(rules.top)):
         if rules.top[u] == symbol and u != but and base[rules.bottom[u]] > -np.inf:
             found = base[rules.bottom[u]] + chain[u] + unit * chain_cost(u, rules, wanted)
             if found > score:
                 best, score = u, found
-    mark(spans, i, j, -1, wanted)
+    mark_span(spans, i, j, -1, wanted)
     return best, score
 
 

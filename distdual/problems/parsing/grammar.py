@@ -38,12 +38,12 @@ from distdual.problems.parsing.brackets import Tree
 
 UNKNOWN = "-UNKNOWN-"  # the tag, or the label, of what the grammar does not know; no rule names it
 OUTSIDE = -1  # the first number of a tree that the grammar does not know
-FORMAT = 1
+GRAMMAR_FORMAT = 1
 
 KINDS = ("tag", "phrase", "inner")
 
 Symbol = tuple[str, str]  # one of KINDS, and a name
-Chain = tuple[int, ...]  # symbols from the top to the bottom
+UnaryChain = tuple[int, ...]  # symbols from the top to the bottom
 Span = tuple[int, int, int]  # label, begin, end
 
 
@@ -84,7 +84,7 @@ class Grammar:
     phrases: tuple[str, ...]
     inner: tuple[str, ...]
     binary: tuple[tuple[int, int, int], ...]  # left, right, parent
-    chains: tuple[Chain, ...]
+    chains: tuple[UnaryChain, ...]
     roots: tuple[int, ...]
     lexicon: tuple[
         tuple[int, int], ...
@@ -124,7 +124,7 @@ class Grammar:
 
     def to_text(self) -> str:
         """JSON of how trees are read, then a line for each symbol and each rule."""
-        lines = [json.dumps({"format": FORMAT, **asdict(self.reading)})]
+        lines = [json.dumps({"format": GRAMMAR_FORMAT, **asdict(self.reading)})]
         for kind, names in (("tag", self.tags), ("phrase", self.phrases), ("inner", self.inner)):
             lines += [f"{kind} {name}" for name in names]
         rules_of = {"binary": self.binary, "chain": self.chains, "root": [(r,) for r in self.roots]}
@@ -286,8 +286,8 @@ def read_grammar(text: str) -> Grammar:
     try:
         first, *lines = text.splitlines()
         told = json.loads(first)
-        if told.pop("format") != FORMAT:
-            raise InputError(f"the grammar is not of format {FORMAT}, the one this version reads")
+        if told.pop("format") != GRAMMAR_FORMAT:
+            raise InputError(f"the grammar is not of format {GRAMMAR_FORMAT}, the one this version reads")
         names: dict[str, list[str]] = {"tag": [], "phrase": [], "inner": []}
         rules: dict[str, list[tuple[int, ...]]] = {"binary": [], "chain": [], "root": [], "word": []}
         for line in lines:

@@ -12,7 +12,6 @@ w = [emission (n_features, K)] [rules]. The key of a constraint is the derivatio
 the best tree that is not the right one.
 """
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -168,7 +167,7 @@ class Cfg(Problem):
         """Labelled brackets, all of them, punctuation and the outermost included; an exact match has all right."""
         tokens = bounds_of(shard)
         right, found, shared, exact = count_brackets(
-            tokens, *trees_of(shard), ends_of(predicted, tokens, self.read), predicted, self.rules
+            tokens, *tree_column(shard), ends_of(predicted, tokens, self.read), predicted, self.rules
         )
         sums = {
             "f1": (2.0 * shared, right + found),
@@ -179,16 +178,6 @@ class Cfg(Problem):
         totals = {name: float(value) for name, (value, _) in sums.items()}
         divisors = {f"n:{name}": float(divisor) for name, (_, divisor) in sums.items()}
         return {**totals, **divisors, **self.score(y, predicted)}
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "n_features": self.n_features,
-            "classes": list(self.classes),
-            "grammar": hashlib.sha256(self.grammar.encode()).hexdigest(),
-            "loss": self.loss,
-            "rescaling": self.rescaling,
-        }
 
     def _losses(self, shard: Shard, chosen: Ints, keys: Keys) -> Floats:
         """The loss of each key, once it is sure that it is a derivation."""
@@ -208,7 +197,7 @@ class Cfg(Problem):
 
     def _trees(self, shard: Shard) -> Runs:
         """The right trees, which must all be the grammar's own: others have no φ(x, y)."""
-        trees = trees_of(shard)
+        trees = tree_column(shard)
         outside = np.diff(trees.indptr) == 0
         outside[~outside] = trees.values[trees.indptr[:-1][~outside]] == OUTSIDE
         if outside.any():
@@ -223,7 +212,7 @@ def words_of(shard: Shard) -> CsrRows:
     return as_csr(shard.x, np.int32)
 
 
-def trees_of(shard: Shard) -> Runs:
+def tree_column(shard: Shard) -> Runs:
     if shard.runs is None or "tree" not in shard.runs:
         raise InputError(f"shard {shard.number}: a cfg problem needs trees; prepare the data from bracketed text")
     return shard.runs["tree"]
@@ -280,7 +269,9 @@ def find_worst(
         found = key[:size]
         slack[i] = 0.0 if finite else np.nan
         if size and not same_key(right, found):
-            ahead = loss_of(spans, found, n, rules, by_span) + ahead_of(scores, right, found, w, rules, tags, counts)
+            ahead = loss_of(spans, found, n, rules, by_span) + margin_ahead(
+                scores, right, found, w, rules, tags, counts
+            )
             slack[i] = 0.0 if ahead <= 0.0 else ahead
         else:
             size = len(right)
@@ -311,7 +302,7 @@ def loss_of(spans: Int32s, found: Int32s, n: int, rules: Rules, by_span: bool) -
 
 
 @kernel
-def ahead_of(
+def margin_ahead(
     scores: Floats, right: Int32s, found: Int32s, w: Weights, rules: Rules, tags: Int32s, counts: Int32s
 ) -> float:
     """score(ŷ) − score(y), from where they differ only; `counts` is scratch of zeros, and is so again."""

@@ -78,7 +78,7 @@ def open_treebank(files: Sequence[Location], told: TreeOptions, options: Options
 
     def source(file: Location) -> Source:
         def blocks() -> Iterator[Block]:
-            return blocks_from_trees(read(file, grammar.reading, told.max_length), grammar, features)
+            return blocks_from_trees(read_trees(file, grammar.reading, told.max_length), grammar, features)
 
         return Source(str(file), blocks, len(vocabulary))
 
@@ -97,7 +97,7 @@ def stored(location: Location) -> tuple[Grammar, list[str]]:
     return read_grammar(texts["grammar"]), Vocabulary.from_text(texts[VOCABULARY]).names
 
 
-def read(file: Location, reading: Reading, max_length: int | None) -> Iterator[tuple[str, Tree]]:
+def read_trees(file: Location, reading: Reading, max_length: int | None) -> Iterator[tuple[str, Tree]]:
     """The trees of a file, cleaned, and where each ends; without those of nothing but traces or of too many words."""
     for line, tree in trees_of(file):
         found = cleaned(tree, function_tags=reading.function_tags, traces=reading.traces)
@@ -112,9 +112,9 @@ def collect(
     builder, seen = GrammarBuilder(reading), Counter[tuple[str, str]]()
     test = TestMask(options)
     for file in files:
-        for where, tree in read(file, reading, max_length):
+        for where, tree in read_trees(file, reading, max_length):
             if not test.next(1)[0]:
-                check_labels(tree, where)
+                check_symbols(tree, where)
                 builder.add(tree)
                 seen.update((str(leaf.below), leaf.label) for leaf in tree.leaves())
     if not seen:
@@ -129,11 +129,11 @@ def collect(
     return replace(grammar, lexicon=tuple(lexicon)), vocabulary
 
 
-def check_labels(tree: Tree, where: str) -> None:
+def check_symbols(tree: Tree, where: str) -> None:
     if tree.label == UNKNOWN:
         raise InputError(f"{where}: the label {UNKNOWN} stands for labels that a grammar does not know; rename it")
     for child in tree.children:
-        check_labels(child, where)
+        check_symbols(child, where)
 
 
 # --- words
@@ -144,15 +144,15 @@ def vocabulary_of(words: Counter[str], min_count: int) -> list[str]:
     rare = {word: count for word, count in words.items() if count < min_count}
     shapes, plain = Counter[str](), set()
     for word, count in rare.items():
-        shapes[shape(word, SUFFIX)] += count
+        shapes[word_shape(word, SUFFIX)] += count
     for word in rare:
-        if shapes[shape(word, SUFFIX)] < min_count:
-            plain.add(shape(word))
+        if shapes[word_shape(word, SUFFIX)] < min_count:
+            plain.add(word_shape(word))
     frequent = {found for found, count in shapes.items() if count >= min_count}
     return sorted(set(words) - set(rare)) + sorted(frequent | plain)
 
 
-def shape(word: str, suffix: int = 0) -> str:
+def word_shape(word: str, suffix: int = 0) -> str:
     """What a word looks like: capitals, small letters, digits, hyphens, other signs; then its last letters.
 
     A bracket cannot be in a word, so no word is a shape.
@@ -173,7 +173,7 @@ def shape(word: str, suffix: int = 0) -> str:
 
 def feature_of(word: str, features: dict[str, int]) -> int | None:
     """The number of the word, else of its shape with and without its last letters; None if none is known."""
-    for name in (word, shape(word, SUFFIX), shape(word)):
+    for name in (word, word_shape(word, SUFFIX), word_shape(word)):
         if name in features:
             return features[name]
     return None
@@ -197,17 +197,17 @@ def block_of(trees: Sequence[Tree], grammar: Grammar, features: dict[str, int]) 
     return Block(
         CsrRows(indptr.astype(np.int64), indices, np.ones(len(indices), dtype=np.float32)),
         np.array(tags),
-        tokens=bounds([len(words) for words in leaves]),
+        tokens=offsets_of([len(words) for words in leaves]),
         runs={
-            "tree": runs_of([grammar.encode(tree) for tree in trees]),
-            "text": runs_of([np.frombuffer(text, dtype=np.uint8) for text in texts]),
+            "tree": as_runs([grammar.encode(tree) for tree in trees]),
+            "text": as_runs([np.frombuffer(text, dtype=np.uint8) for text in texts]),
         },
     )
 
 
-def runs_of(parts: Sequence[Any]) -> Runs:
-    return Runs(bounds([len(part) for part in parts]), np.concatenate(parts))
+def as_runs(parts: Sequence[Any]) -> Runs:
+    return Runs(offsets_of([len(part) for part in parts]), np.concatenate(parts))
 
 
-def bounds(lengths: Sequence[int]) -> Any:
+def offsets_of(lengths: Sequence[int]) -> Any:
     return np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])

@@ -8,7 +8,7 @@ Rows are rounded to float32, and the slack is that of the rounded row of the y t
 import contextlib
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -143,9 +143,6 @@ class UserProblem(Problem):
         losses = [self.loss(self.truth(label.item()), self.decode(key)) for label, key in zip(y, keys, strict=True)]
         return {"n": float(len(y)), "loss": float(sum(losses))}
 
-    def describe(self) -> dict[str, Any]:
-        return {"kind": self.kind, **{f.name: plain(getattr(self, f.name)) for f in fields(self)}}
-
     # --- an example, a row
 
     @contextlib.contextmanager
@@ -186,8 +183,8 @@ class UserProblem(Problem):
             a, b = self.checked(right), self.checked(wrong)
             indices, place = np.unique(np.concatenate([a.indices, b.indices]), return_inverse=True)
             values = np.concatenate([a.values, -b.values])
-            return single(indices, np.bincount(place, values, minlength=len(indices)).astype(np.float64))
-        return single(np.arange(self.n_weights), self.full(right) - self.full(wrong))
+            return one_row(indices, np.bincount(place, values, minlength=len(indices)).astype(np.float64))
+        return one_row(np.arange(self.n_weights), self.full(right) - self.full(wrong))
 
     def dot(self, w: Floats, vector: Vector) -> float:
         """⟨w, φ⟩ of what `feature_map` returned."""
@@ -219,7 +216,7 @@ class UserProblem(Problem):
         return values
 
 
-def single(indices: Ints, values: Floats) -> SparseVector:
+def one_row(indices: Ints, values: Floats) -> SparseVector:
     """What is not 0 in float32; what is too large for it shows as an infinite loss."""
     with np.errstate(over="ignore"):
         rounded = values.astype(np.float32)
@@ -252,8 +249,3 @@ def join_vectors(vectors: list[SparseVector], width: int) -> Features:
     dense = np.zeros((len(vectors), width), dtype=np.float32)
     dense[np.repeat(np.arange(len(vectors)), lengths), indices] = values
     return DenseRows(dense)
-
-
-def plain(value: Any) -> Any:
-    """A field as model.json keeps it."""
-    return list(value) if isinstance(value, tuple) else value

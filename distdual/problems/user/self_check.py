@@ -88,8 +88,8 @@ def make_case(cls: type[UserProblem], data: Location | None, settings: Sequence[
         shard = found.piece(0, min(N_EXAMPLES, found.n_examples))
     else:
         shape = {key: options.pop(key, default) for key, default in DEFAULTS.items()}
-        check_shape(shape)
-        shard = random_shard(shape["n_features"], len(shape["classes"]))
+        check_sizes(shape)
+        shard = shard_for_check(shape["n_features"], len(shape["classes"]))
     made = build(cls, options, n_features=shape["n_features"], classes=tuple(map(str, shape["classes"])))
     assert isinstance(made, UserProblem)
     return made, replace(shard, latent=made.draw(shard, 0)) if isinstance(made, LatentUserProblem) else shard
@@ -102,28 +102,28 @@ def parse_setting(setting: str) -> tuple[str, Any]:
     return name.strip(), toml_value(text)
 
 
-def check_shape(shape: dict[str, Any]) -> None:
+def check_sizes(shape: dict[str, Any]) -> None:
     if type(shape["n_features"]) is not int or shape["n_features"] < 1:
         raise InputError(f"--set n_features: expected a whole number from 1, got {shape['n_features']!r}")
     if not isinstance(shape["classes"], list):
         raise InputError(f"--set classes: expected a list of labels or [], got {shape['classes']!r}")
 
 
-def random_shard(n_features: int, n_classes: int) -> Shard:
+def shard_for_check(n_features: int, n_classes: int) -> Shard:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(N_EXAMPLES, n_features)).astype(np.float32)
     y = rng.integers(n_classes, size=N_EXAMPLES).astype(np.int32) if n_classes else rng.normal(size=N_EXAMPLES)
     return Shard(0, 0, DenseRows(x), y)
 
 
-def weights(problem: UserProblem) -> list[Floats]:
+def weights_for_check(problem: UserProblem) -> list[Floats]:
     """All zero, then random ones, small and large."""
     rng = np.random.default_rng(1)
     return [scale * rng.normal(size=problem.n_weights) for scale in (0.0, 0.1, 1.0)]
 
 
 def cases(problem: UserProblem, shard: Shard) -> Iterator[Case]:
-    for w, i in itertools.product(weights(problem), range(shard.n_examples)):
+    for w, i in itertools.product(weights_for_check(problem), range(shard.n_examples)):
         yield Case(i, problem.example(shard, i), problem.truth(shard.y[i].item()), w)
 
 
@@ -224,7 +224,7 @@ def tolerance(problem: UserProblem, case: Case, y: Any) -> float:
 
 
 def check_rows(problem: UserProblem, shard: Shard) -> str:
-    for w in weights(problem):
+    for w in weights_for_check(problem):
         found = problem.offenders(w, shard)
         violated = np.flatnonzero(found.slack > 0)
         built = problem.constraints(shard, violated, found.keys.take(violated))
@@ -241,7 +241,7 @@ def check_kernels(problem: UserProblem, shard: Shard) -> str:
     names = [name for name in ("offenders", "constraints") if getattr(type(problem), name) is not getattr(base, name)]
     if not names:
         return f"offenders and constraints are those of {base.__name__}"
-    for w in weights(problem):
+    for w in weights_for_check(problem):
         own, plain = problem.offenders(w, shard), base.offenders(problem, w, shard)
         far = np.flatnonzero(~np.isclose(own.slack, plain.slack, rtol=EXACT, atol=EXACT))
         if len(far):
@@ -272,7 +272,7 @@ def check_prediction(problem: UserProblem, shard: Shard) -> str:
 
 
 def check_deterministic(problem: UserProblem, shard: Shard) -> str:
-    for w in weights(problem):
+    for w in weights_for_check(problem):
         for _ in range(2):
             if not same(problem.offenders(w, shard), problem.offenders(w, shard)):
                 raise Broken("the same weights and examples give other offenders the second time")
@@ -291,7 +291,7 @@ def check_travels(problem: UserProblem, shard: Shard) -> str:
         raise Broken(f"it cannot be pickled, so workers cannot get it: {type(error).__name__}: {error}") from None
     if there.describe() != problem.describe():
         raise Broken(f"it arrives at workers as {there.describe()}, not as {problem.describe()}")
-    w = weights(problem)[-1]
+    w = weights_for_check(problem)[-1]
     if not same(there.offenders(w, shard), problem.offenders(w, shard)):
         raise Broken("pickled and unpickled, it gives other answers")
     return "it can be sent to workers"
@@ -321,7 +321,7 @@ def rounds_of(problem: UserProblem, shard: Shard) -> int:
 
 
 def timed(problem: UserProblem, shard: Shard, rounds: int) -> float:
-    w = weights(problem)[-1]
+    w = weights_for_check(problem)[-1]
     begin = time.perf_counter()
     for _ in range(rounds):
         problem.offenders(w, shard)

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler, normalize
 from distdual.data.dataset import open_dataset
 from distdual.data.prepare import pipeline, scale
 from distdual.data.prepare.api import Options, prepare, prepare_arrays
-from distdual.data.prepare.pipeline import MARK
+from distdual.data.prepare.pipeline import UNFINISHED
 from distdual.data.prepare.scale import ColumnSpread, add_dense, add_sparse
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
@@ -330,10 +330,10 @@ def test_if_one_part_fails_neither_is_left(tmp_path, monkeypatch, name):
 
 def test_one_part_finished_by_a_run_that_was_killed_is_replaced(tmp_path):
     prepare_arrays(X, Y, tmp_path / "dest" / "train", "binary")
-    (tmp_path / "dest" / MARK).touch()
+    (tmp_path / "dest" / UNFINISHED).touch()
     train, _ = prepare_arrays(X, Y, tmp_path / "dest", "binary", test_fraction=0.5)
     assert train.n_examples < N
-    assert not (tmp_path / "dest" / MARK).exists()
+    assert not (tmp_path / "dest" / UNFINISHED).exists()
 
 
 @pytest.mark.parametrize("options", [{}, {"test_fraction": 0.5}], ids=str)

@@ -205,7 +205,7 @@ def test_bytes_that_are_no_text_are_named_by_their_line(tmp_path: Path) -> None:
 
 
 def test_text_without_blank_lines_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("distdual.data.sources.conll.LONGEST", 5)
+    monkeypatch.setattr("distdual.data.sources.conll.MAX_TOKENS", 5)
     source = Location(put(tmp_path, "a N x\n" * 6))
     with pytest.raises(InputError, match="a sentence of more than 5 tokens; expected a blank line"):
         list(blocks_from_conll(source, templates_from(TABLE), Hashing(3)))

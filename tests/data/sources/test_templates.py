@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from distdual.data.sources.templates import Templates, View, expand, shape, template_name, templates_from
+from distdual.data.sources.templates import Templates, TokenView, expand_ranges, shape, template_name, templates_from
 from distdual.errors import InputError
 
 ROOT = Path(__file__).parents[3]
 
 
 def names(text: str) -> list[str]:
-    return [template_name(template) for template in expand(text)]
+    return [template_name(template) for template in expand_ranges(text)]
 
 
 @pytest.mark.parametrize(
@@ -35,22 +35,22 @@ def test_a_range_stands_for_several_templates(text: str, expected: list[str]) ->
 @pytest.mark.parametrize(
     ("view", "text", "seen"),
     [
-        (View("lower"), "ÉTÉ", "été"),
-        (View("prefix", 2), "abc", "ab"),
-        (View("prefix", 3), "abc", "abc"),
-        (View("prefix", 4), "abc", None),
-        (View("suffix", 2), "abc", "bc"),
-        (View("suffix", 4), "abc", None),
-        (View("shape"), "McDonald-1990s", "XxXx-0x"),
-        (View("digit"), "a1", "yes"),
-        (View("digit"), "a", None),
-        (View("hyphen"), "a-b", "yes"),
-        (View("hyphen"), "ab", None),
-        (View("capital"), "Ab", "yes"),
-        (View("capital"), "aB", None),
+        (TokenView("lower"), "ÉTÉ", "été"),
+        (TokenView("prefix", 2), "abc", "ab"),
+        (TokenView("prefix", 3), "abc", "abc"),
+        (TokenView("prefix", 4), "abc", None),
+        (TokenView("suffix", 2), "abc", "bc"),
+        (TokenView("suffix", 4), "abc", None),
+        (TokenView("shape"), "McDonald-1990s", "XxXx-0x"),
+        (TokenView("digit"), "a1", "yes"),
+        (TokenView("digit"), "a", None),
+        (TokenView("hyphen"), "a-b", "yes"),
+        (TokenView("hyphen"), "ab", None),
+        (TokenView("capital"), "Ab", "yes"),
+        (TokenView("capital"), "aB", None),
     ],
 )
-def test_a_view_shows_one_thing_of_a_text_or_nothing(view: View, text: str, seen: str | None) -> None:
+def test_a_view_shows_one_thing_of_a_text_or_nothing(view: TokenView, text: str, seen: str | None) -> None:
     assert view.see(text) == seen
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distdual.data.sources.templates import templates_from
-from distdual.data.sources.token_features import Found, Sentences, found_features
+from distdual.data.sources.token_features import Sentences, TokenFeatures, found_features
 from distdual.data.sources.vocabulary import Hashing, Vocabulary, count_features, rows_from
 from distdual.errors import InputError
 from tests import naive
@@ -88,4 +88,4 @@ def test_a_hash_is_the_same_on_every_machine() -> None:
 
 
 def test_names_that_no_token_has_are_not_in_the_vocabulary() -> None:
-    assert count_features([Found(["a", "b"], np.array([1, -1, 1]))], 1).names == ["b"]
+    assert count_features([TokenFeatures(["a", "b"], np.array([1, -1, 1]))], 1).names == ["b"]

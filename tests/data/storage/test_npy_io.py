@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from distdual.data.sources.npy import read_header
-from distdual.data.storage.npy_io import load, unzip
+from distdual.data.storage.npy_io import load_npy, unzip
 
 X, Y = np.arange(6, dtype=np.int16).reshape(2, 3), np.array([0.5, np.inf])
 
@@ -40,7 +40,7 @@ def test_no_two_threads_are_in_pythons_parser_at_once(parser):
         assert sorted(found) == ["x", "y"]
         np.testing.assert_array_equal(found["x"], X)
         np.testing.assert_array_equal(found["y"], Y)
-        np.testing.assert_array_equal(load(io.BytesIO(one.getvalue())), X)
+        np.testing.assert_array_equal(load_npy(io.BytesIO(one.getvalue())), X)
         assert read_header(io.BytesIO(one.getvalue()), "one").shape == X.shape
 
     with ThreadPoolExecutor(4) as pool:
@@ -52,9 +52,9 @@ def test_no_two_threads_are_in_pythons_parser_at_once(parser):
 def test_what_is_no_array_is_an_error_and_nothing_is_unpickled():
     for content in (b"", b"nonsense", b"\x93NUMPY"):
         with pytest.raises((ValueError, EOFError)):
-            load(io.BytesIO(content))
+            load_npy(io.BytesIO(content))
     pickled = io.BytesIO()
     np.save(pickled, np.array([{}], dtype=object), allow_pickle=True)
     pickled.seek(0)
     with pytest.raises(ValueError, match="pickle"):
-        load(pickled)
+        load_npy(pickled)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.problems.base import Keys
-from distdual.problems.latent.bags import Latent, find_best
+from distdual.problems.latent.bags import Latent, find_best_candidates
 from distdual.problems.latent.base import Completed
 from distdual.problems.registry import problem_from
 from distdual.testing import ProblemContract
@@ -79,7 +79,7 @@ def test_what_is_imputed_has_the_smallest_slack_of_all(sparse, seed, sizes):
         assert values[i] == 0 or i % 2 == 1
 
 
-@pytest.mark.parametrize("run", [find_best, find_best.py_func], ids=["compiled", "python"])
+@pytest.mark.parametrize("run", [find_best_candidates, find_best_candidates.py_func], ids=["compiled", "python"])
 def test_the_first_of_the_best_candidates_is_taken_and_a_nan_is_told(run):
     x = rows_of([[1.0], [3.0], [3.0], [2.0], [1.0]], sparse=False)
     best, bounds, asked = np.full(2, 7, dtype=np.int32), np.array([0, 3, 5]), np.array([True, False])

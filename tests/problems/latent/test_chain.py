@@ -13,7 +13,7 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.problems.base import Keys
 from distdual.problems.chain.problem import Chain
-from distdual.problems.latent.base import Completed, join
+from distdual.problems.latent.base import Completed, join_completed
 from distdual.problems.latent.chain import LatentChain
 from distdual.problems.registry import problem_from
 from distdual.testing import ProblemContract
@@ -155,7 +155,7 @@ def test_latent_values_of_shards_are_joined_and_cut_again():
     shards = [tagged(0, [2, 1]), tagged(1, [3, 1, 2])]
     parts = [problem.completed(shard, problem.draw(shard, s)) for s, shard in enumerate(shards)]
     parts = [Completed(problem, part.values, first, part.indptr) for part, first in zip(parts, (0, 2), strict=True)]
-    whole = join(parts)
+    whole = join_completed(parts)
     assert whole.indptr.tolist() == [0, 2, 3, 6, 7, 9]
     np.testing.assert_array_equal(whole.part(2, 5).values, parts[1].values)
     assert whole.part(3, 5).indptr.tolist() == [0, 1, 3]

@@ -15,7 +15,7 @@ from distdual.data.shard import Block, Runs
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.problems.parsing.grammar import OUTSIDE, UNKNOWN, read_grammar
-from distdual.problems.parsing.treebank import feature_of, shape, vocabulary_of
+from distdual.problems.parsing.treebank import feature_of, vocabulary_of, word_shape
 from tests.problems.parsing.trees import planted
 
 DOG = "(S (NP (DT the) (NN dog)) (VP (VBZ barks)))"
@@ -103,7 +103,7 @@ def test_rare_words_are_known_by_their_shape():
     found = {word: feature_of(word, features) for word in ("the", "swimming", "Agnew", "1989", "they", "%")}
     named = {word: None if k is None else vocabulary[k] for word, k in found.items()}
     assert named == {"the": "the", "swimming": "(a ng)", "Agnew": "(Aa)", "1989": "(0)", "they": None, "%": None}
-    assert shape("Mid-1980s", 2) == "(Aa0-)"
+    assert word_shape("Mid-1980s", 2) == "(Aa0-)"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,129 @@
+"""The switches of `benchmarks.ablation`: each turns one mechanism off in this process, before any kernel compiles."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+NEVER = 1 << 40  # larger than any count
+
+
+def replace(owner: Any, name: str, new: Any) -> None:
+    """Replace a function or constant, which must be there: a switch of what was renamed would do nothing."""
+    assert hasattr(owner, name), f"{owner} has no {name}"
+    setattr(owner, name, new)
+
+
+class Switch(NamedTuple):
+    off: Callable[[], None]
+    compiled: bool = False  # changes kernels, which are compiled anew in a cache of their own
+    counts: bool = True  # may change passes or updates; others change seconds alone
+
+
+def strides() -> None:
+    """No extrapolation along the last sweeps."""
+    from distdual.solver import solver
+
+    replace(solver, "PACE", 0)
+
+
+def free_set_cg() -> None:
+    """No conjugate gradients on the free α."""
+    from distdual.solver.solver import Solver
+
+    replace(Solver, "_ascend_face", lambda *_: (0.0, 0))
+
+
+def active_sweeps() -> None:
+    """Full sweeps alone, none over the groups that moved."""
+    from distdual.solver import solver
+
+    def full(ascending: Any, found: Any) -> tuple[float, int]:
+        return found.gain, ascending.cache.n_groups + solver.SWEEP_WORK
+
+    replace(solver.Solver, "_sweep_active", full)
+
+
+def newton_groups() -> None:
+    """Single and pairwise steps in large groups, too, without Newton steps."""
+    from distdual.solver import active_set, group_step
+
+    replace(active_set, "LARGE", NEVER)
+    replace(group_step, "LARGE", NEVER)
+
+
+def averaged_weights() -> None:
+    """Scan at the last w instead of the average over the last sweep."""
+    from distdual.solver.solver import NO_MEAN, Solver
+
+    candidate = Solver.candidate
+
+    def last(solver: Solver, *, averaged: bool = False) -> Any:
+        solver.mean = NO_MEAN
+        return candidate(solver, averaged=averaged)
+
+    replace(Solver, "candidate", last)
+
+
+def look_skipping() -> None:
+    """Compute the cached problem's gap by a pass over the cache each time, however cheap a scan is."""
+    from distdual.solver.solver import Solver
+
+    confirmed = Solver._confirmed_gap
+    replace(Solver, "_confirmed_gap", lambda solver, claim, **_: confirmed(solver, claim, trusting=False))
+
+
+def prefetch() -> None:
+    """Rows are not brought into the processor's cache ahead of their visits."""
+    from distdual.solver import sweep
+
+    replace(sweep, "SOON", NEVER)
+
+
+def lean_shards() -> None:
+    """Dense features keep their zeros, however many."""
+    from distdual.cluster import threads
+    from distdual.scan import scan
+
+    for module in (threads, scan):
+        replace(module, "wants_lean", lambda _: False)
+
+
+def simd() -> None:
+    """Plain loops instead of four numbers at once."""
+    from distdual.kernels import rows
+    from distdual.kernels.jit import gather_kernel
+
+    @gather_kernel
+    def dot(indices: Any, values: Any, begin: int, end: int, w: Any) -> float:
+        at, x, total = indices[begin:end], values[begin:end], 0.0
+        for j in range(len(x)):
+            total += x[j] * w[np.uint64(at[j])]
+        return total
+
+    @gather_kernel
+    def dot_between(indices: Any, values: Any, begin: int, end: int, plus: Any, minus: Any) -> float:
+        at, x, total = indices[begin:end], values[begin:end], 0.0
+        for j in range(len(x)):
+            place = np.uint64(at[j])
+            total += x[j] * (plus[place] - minus[place])
+        return total
+
+    replace(rows, "csr_dot", dot)
+    replace(rows, "csr_dot_between", dot_between)
+    from distdual.problems import multiclass
+
+    replace(multiclass, "MANY", 0)
+
+
+SWITCHES = {
+    "strides": Switch(strides),
+    "free-set CG": Switch(free_set_cg),
+    "active sweeps": Switch(active_sweeps),
+    "Newton in large groups": Switch(newton_groups, compiled=True),
+    "averaged weights": Switch(averaged_weights),
+    "look skipping": Switch(look_skipping),
+    "prefetch": Switch(prefetch, compiled=True, counts=False),
+    "lean shards": Switch(lean_shards, counts=False),
+    "simd": Switch(simd, compiled=True, counts=False),
+}
