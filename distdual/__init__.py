@@ -6,7 +6,7 @@
 
 Rooms, in the order data flows and imports go: errors, interrupt, field_docs, config, kernels, data, problems,
 data/prepare, scan, cluster, solver, model, certificate, report, coordinator, jobs, problems/user/self_check,
-estimators, quickstart, cli.
+estimators, quickstart, cli, distdual_check.
 """
 
 from typing import TYPE_CHECKING, Any

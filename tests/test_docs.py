@@ -39,7 +39,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-LONG = ("clusters.md", "data.md", "own-problem.md", "getting-started.md")  # pages that start clusters or many programs
+# pages that start clusters or many programs
+LONG = ("clusters.md", "data.md", "serving.md", "own-problem.md", "getting-started.md")
 
 
 @pytest.mark.timeout(900)

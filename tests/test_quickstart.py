@@ -30,7 +30,7 @@ def test_it_trains_and_verifies_a_model_and_can_be_run_again(tmp_path: Path) -> 
     assert certificate["certified"]
     assert 0 <= certificate["gap"] <= 1e-3
     assert re.search(r"^certified: \S+ ≤ P\(w\*\) ≤ \S+$", first.out, re.MULTILINE)
-    assert re.search(r"^verified: .* gap \S+e-\d+, target \S+e-\d+$", first.out, re.MULTILINE)
+    assert re.search(r"^verified: .* gap \S+e-\d+, target \S+e-\d+ \(the model's own\)$", first.out, re.MULTILINE)
     assert "pass=" in first.err  # plain lines, since stderr is not a terminal
     assert "\x1b" not in first.out + first.err
 

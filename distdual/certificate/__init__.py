@@ -1,6 +1,8 @@
 """Certificates: proven bounds on P(w*), and their verification.
 
-bounds   upper bounds from scans, and the conditions under which they are proven
-rebuild  the support constraints of one shard, rebuilt from the data
-verify   the certificate of a model folder, recomputed from the data set
+bounds       upper bounds from scans, and the conditions under which they are proven
+rebuild      the support constraints of one shard, rebuilt from the data
+check_shard  one shard's share of both bounds, recomputed on a worker
+findings     differences between a model folder and what was recomputed
+verify       the certificate of a model folder, recomputed from the data set
 """

@@ -5,9 +5,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
+from distdual.kernels.rounding import Enclosed, norm_bound, sum_of
 from distdual.kernels.rows import Floats
+from distdual.scan.loss_error import LossError
 from distdual.scan.scan import ShardReport
-from distdual.solver.gap import relative_gap
+from distdual.solver.gap import is_certified, relative_gap
+from distdual.solver.proven import penalty
 from distdual.solver.regularizer import Prior
 
 
@@ -16,11 +21,18 @@ class ShardLoss(NamedTuple):
     version: int
     loss: float  # Σ_i cost_i ξ_i(w) over the shard
     exact: bool
+    fixed: float = 0.0  # how far rounding can have put `loss` off, see `LossError`
+    stacked: float = 0.0
+    slope: float = 0.0
+
+    @property
+    def error(self) -> LossError:
+        return LossError(self.fixed, self.stacked, self.slope)
 
 
 def shard_losses(reports: Iterable[ShardReport]) -> list[ShardLoss]:
     """Return the losses that scans reported."""
-    return [ShardLoss(report.shard, report.version, report.loss, report.exact) for report in reports]
+    return [ShardLoss(report.shard, report.version, report.loss, report.exact, *report.error) for report in reports]
 
 
 def whole_shards(losses: Iterable[ShardLoss]) -> list[ShardLoss]:
@@ -30,7 +42,9 @@ def whole_shards(losses: Iterable[ShardLoss]) -> list[ShardLoss]:
         known = made.get(piece.shard)
         if known is not None:
             version = piece.version if piece.version == known.version else -1
-            piece = ShardLoss(piece.shard, version, known.loss + piece.loss, known.exact and piece.exact)  # noqa: PLW2901
+            error = (a + b for a, b in zip(known.error, piece.error, strict=True))
+            loss = known.loss + piece.loss
+            piece = ShardLoss(piece.shard, version, loss, known.exact and piece.exact, *error)  # noqa: PLW2901
         made[piece.shard] = piece
     return [made[shard] for shard in sorted(made)]
 
@@ -41,23 +55,32 @@ class CertificateError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """lower ≤ P(w*) ≤ upper, for the weights numbered `version`."""
+    """lower ≤ P(w*) ≤ upper, for the weights numbered `version`; rounding is part of the bounds."""
 
     lower: float
     upper: float
     version: int
+    rounding: float = 0.0  # by how much both bounds together were moved apart for it
 
     @property
     def gap(self) -> float:
         return relative_gap(self.upper, self.lower)
 
+    @property
+    def is_proven(self) -> bool:
+        """Whether there is an upper bound at all."""
+        return bool(np.isfinite(self.upper))
+
+    def reaches(self, target: float) -> bool:
+        return is_certified(self.lower, self.upper, target)
+
 
 def upper_bound(
     w: Floats, version: int, losses: Sequence[ShardLoss], *, C: float, n_shards: int, prior: Prior | None = None
-) -> float:
-    """Return P(w) = R(w) + C Σ loss from one exact scan of every shard at this version.
+) -> Enclosed:
+    """Return P(w) = R(w) + C Σ loss from one exact scan of every shard at this version, with a bound on rounding.
 
-    R(w) = 1/2 ||w||² without a prior. `fsum` makes the result independent of the order in which workers report.
+    R(w) = 1/2 ||w||² without a prior. The result does not depend on the order in which workers report.
     """
     missing = set(range(n_shards)) - {s.shard for s in losses}
     if missing or len(losses) != n_shards:
@@ -76,10 +99,11 @@ def upper_bound(
                 f"shard {s.shard} used inexact inference, which can only underestimate P(w); "
                 "report an estimate instead of a certificate."
             )
-    return objective(w, losses, C=C, prior=prior)
+    norm = norm_bound(w)
+    loss = sum_of([Enclosed(s.loss, s.error.at(norm)) for s in losses])
+    return penalty(prior or Prior(len(w)), w).plus(loss.times(C))
 
 
 def objective(w: Floats, losses: Sequence[ShardLoss], *, C: float, prior: Prior | None = None) -> float:
     """Return R(w) + C Σ loss, an upper bound only under the conditions of `upper_bound`, else an estimate."""
-    penalty = (prior or Prior(len(w))).penalty(w)
-    return penalty + C * math.fsum(s.loss for s in losses)
+    return (prior or Prior(len(w))).penalty(w) + C * math.fsum(s.loss for s in losses)

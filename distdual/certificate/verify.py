@@ -8,11 +8,23 @@ appended since training, only the shards that the certificate covers are read.
 import itertools
 import math
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from distdual.certificate.bounds import ShardLoss, objective, upper_bound
+from distdual.certificate.check_shard import NOTHING, ShardCheck, check_shard
+from distdual.certificate.findings import (
+    claimed_number,
+    claims,
+    data_findings,
+    dual_findings,
+    keeps_signs,
+    multipliers_are_valid,
+    norm_findings,
+    oracle_findings,
+)
 from distdual.certificate.rebuild import Support, no_support
 from distdual.cluster.base import Executor
 from distdual.cluster.open_executor import open_executor
@@ -20,41 +32,17 @@ from distdual.config import RETRY_SECONDS, ClusterConfig
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
-from distdual.kernels.rows import Floats, Int32s, Ints, product
+from distdual.kernels.rounding import MARGIN, Enclosed, sum_of
+from distdual.kernels.rows import Floats, Int32s, product
 from distdual.model.dual import AnyDual, Dual, GroupDual, Summary
 from distdual.model.io import Model, changed_files, check_own_texts, load_model
-from distdual.problems.base import Problem
+from distdual.problems.base import Magnitude
 from distdual.problems.latent.base import Completed
 from distdual.problems.registry import KindOrClass
 from distdual.scan.scan import Source
 from distdual.scan.shard_reader import streamed
-from distdual.scan.slack_groups import add_runs
-from distdual.solver.gap import relative_gap
-
-SAME = 1e-9  # largest relative difference between a recomputed and a recorded bound
-FEASIBLE = 1e-9  # relative excess of Σ α over C_i allowed for rounding
-
-
-class Sparse(NamedTuple):
-    """A mostly-zero vector as positions and values, or in full where `at` is None."""
-
-    at: Ints | None
-    values: Floats
-
-
-NOTHING = Sparse(np.empty(0, dtype=np.int64), np.empty(0))
-
-
-class ShardCheck(NamedTuple):
-    shard: int
-    exact: bool
-    intact: bool  # False if its checksum differs from the prepared one
-    loss: float  # Σ cost_i ξ_i(w)
-    margins: float  # Σ α l over the shard's support constraints
-    v: Sparse  # Σ α x over these
-    infeasible: Ints  # examples with Σ α > C_i or α < 0
-    bytes_read: int
-    gets: int
+from distdual.solver.gap import contradiction, is_certified, relative_gap
+from distdual.solver.proven import Mass, dual, lower_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +55,9 @@ class Verification:
     target: float
     certified: bool
     findings: tuple[str, ...]
+    rounding: float  # by how much the bounds were moved apart for it
+    target_given: bool  # by the caller; else it is the model's own
+    C: float
     support: int
     oracle_calls: int
     bytes_read: int
@@ -84,9 +75,11 @@ def verify(
     *,
     cluster: ClusterConfig | None = None,
     problem: KindOrClass | None = None,
+    gap: float | None = None,
 ) -> Verification:
-    """Recompute the certificate of a model folder from scratch, in float64.
+    """Recompute the certificate of a model folder from scratch, in float64, with a bound on all rounding.
 
+    `gap` is the target; without it, the model's own is used, which whoever wrote the model chose.
     `problem` names the class of a model of a user's own problem: "package.module:Class" or the class itself.
     """
     folder = model if isinstance(model, Location) else Location(model)
@@ -112,10 +105,12 @@ def verify(
         *data_findings(claimed, dataset, [c.shard for c in checks if not c.intact]),
         *([f"{folder}/dual names {out_of_range} examples beyond the data set"] if out_of_range else []),
         *dual_findings(folder, checks),
+        *oracle_findings(claimed.problem, checks),
+        *norm_findings(dataset, checks),
         *([] if multipliers_are_valid(claimed) else [f"{folder}/dual/beta.npy: β is not feasible"]),
         *([] if keeps_signs(claimed) else [f"{folder}/weights.npy: a weight is negative that must not be"]),
     ]
-    concluded = conclude(claimed, dataset, checks, v, imputed, findings)
+    concluded = conclude(claimed, dataset, checks, v, imputed, findings, gap)
     return replace(concluded, appended=whole.n_shards - dataset.n_shards)
 
 
@@ -160,43 +155,6 @@ def support_parts(dual: AnyDual, dataset: Dataset, folder: Location) -> list[Sup
     return [Support(dual.of_shard(dataset.first, s), folder) for s in range(dataset.n_shards)]
 
 
-def check_shard(
-    source: Source | Dataset, problem: Problem, w: Floats, shard: int, C: float, support: Support
-) -> ShardCheck:
-    """Compute one shard's share of P(w) and of D(α), on a worker."""
-    with streamed(source, shard, check=False) as loaded:
-        found = loaded.shard
-        if isinstance(problem, Completed):
-            problem.check_latent(found)
-        costs = problem.costs(found)
-        slack = problem.offenders(w, found).slack
-        v, margins = np.zeros(problem.n_weights), [0.0]
-        used, negative = np.zeros(found.n_examples), np.zeros(found.n_examples, dtype=np.bool_)
-        for piece in support.pieces(found, problem):
-            add_runs(piece.constraints.rows, piece.alpha, np.array([0, len(piece.alpha)]), v[np.newaxis])
-            margins.append(product(piece.alpha, piece.constraints.margin))
-            used += np.bincount(piece.example, piece.alpha, minlength=found.n_examples)
-            negative[piece.example[piece.alpha < 0]] = True
-        infeasible = np.flatnonzero((used > C * costs * (1 + FEASIBLE)) | negative | ~np.isfinite(used))
-        return ShardCheck(
-            shard,
-            problem.exact,
-            loaded.intact,
-            product(costs, slack),
-            math.fsum(margins),
-            shorter(v),
-            found.first + infeasible,
-            loaded.bytes_read,
-            loaded.gets,
-        )
-
-
-def shorter(v: Floats) -> Sparse:
-    """Return v in the form that takes fewer bytes to send."""
-    at = np.flatnonzero(v)
-    return Sparse(at, v[at]) if 2 * len(at) < len(v) else Sparse(None, v)
-
-
 class ShardImputed(NamedTuple):
     values: Int32s
     loss: float  # Σ cost_i ξ_i(w) at these values
@@ -225,37 +183,6 @@ def impute_shard(
         return ShardImputed(new, product(then.costs(loaded.shard), then.offenders(w, loaded.shard).slack))
 
 
-def data_findings(model: Model, dataset: Dataset, damaged: list[int]) -> list[str]:
-    """Describe how the data set differs from the one the model was trained on."""
-    if damaged:
-        return [f"{dataset.location}: shard {s} is not what was prepared: its checksum differs" for s in damaged]
-    if dataset.fingerprint == model.data.fingerprint:
-        return []
-    if dataset.n_shards != len(model.data.checksum):
-        return [f"{dataset.location}: {dataset.n_shards} shards, the model was trained on {len(model.data.checksum)}"]
-    differ = np.flatnonzero(dataset.checksum != model.data.checksum)
-    which = f"shards {', '.join(map(str, differ[:5]))} differ" if len(differ) else "its shards are cut differently"
-    return [f"{dataset.location}: not the data set the model was trained on: {which}"]
-
-
-def keeps_signs(model: Model) -> bool:
-    return bool((model.w >= model.prior.floor).all())
-
-
-def multipliers_are_valid(model: Model) -> bool:
-    """β ≥ 0, and β_k = 0 where w_k may be negative."""
-    beta = model.dual.beta
-    expected = model.prior.n_weights if model.prior.full else 0
-    return len(beta) == expected and bool((beta >= 0).all()) and not beta[model.prior.floor[: len(beta)] != 0].any()
-
-
-def dual_findings(folder: Location, checks: list[ShardCheck]) -> list[str]:
-    infeasible = np.concatenate([check.infeasible for check in checks])
-    if not len(infeasible):
-        return []
-    return [f"{folder}/dual: α is not feasible for {len(infeasible)} examples, the first is example {infeasible[0]}"]
-
-
 def conclude(
     model: Model,
     dataset: Dataset,
@@ -263,40 +190,36 @@ def conclude(
     v: Floats,
     imputed: float | None,
     findings: list[str],
+    gap: float | None,
 ) -> Verification:
     """Add up the shards, compare with the folder's claims, and decide."""
-    losses = [ShardLoss(check.shard, 0, check.loss, check.exact) for check in checks]
+    losses = [ShardLoss(check.shard, 0, check.loss, check.exact, *check.error) for check in checks]
     exact = all(check.exact for check in checks)
-    if exact:
-        value = upper_bound(model.w, 0, losses, C=model.C, n_shards=dataset.n_shards, prior=model.prior)
-    else:
-        value = objective(model.w, losses, C=model.C, prior=model.prior)
-    lower = -model.prior.conjugate(np.zeros_like(model.w))  # D(0), a valid bound without any α
-    if multipliers_are_valid(model) and not any(len(check.infeasible) for check in checks):
-        margins = [check.margins for check in checks]
-        if isinstance(model.dual, Summary):
-            v, margins = model.dual.v.copy(), [float(model.dual.linear[0])]
-        v[: len(model.dual.beta)] += model.dual.beta
-        lower = math.fsum(margins) - model.prior.conjugate(v)
+    upper = upper_bound(model.w, 0, losses, C=model.C, n_shards=dataset.n_shards, prior=model.prior) if exact else None
+    value = upper.high if upper else objective(model.w, losses, C=model.C, prior=model.prior)
+    found = dual_of(model, checks, v)
+    lower = found.low
+    rounding = found.value - lower + (upper.high - upper.value if upper else 0.0)
     recomputed = {"lower": lower, "upper" if exact else "estimate": value}
     recomputed |= {} if imputed is None else {"latent.objective": imputed}
-    for name, found in recomputed.items():
-        said = claimed_number(model, name)
-        if not abs(said - found) <= SAME * max(abs(said), abs(found)):
-            findings.append(f"{name} is {found:.12g} when recomputed, certificate.json says {said:.12g}")
+    findings += claims(model, recomputed, rounding)
     if isinstance(model.dual, Summary):
         findings.append("the model holds a summary of its dual: the lower bound rests on the trainer's rows")
     if not exact:
         findings.append(f"inference is inexact: no upper bound is proven, {value:.12g} is an estimate of P(w)")
-    gap = relative_gap(value, lower) if exact else math.inf
-    target = claimed_number(model, "target")
+    elif opposed := contradiction(lower, value):
+        findings.append(opposed)
+    target = claimed_number(model, "target") if gap is None else gap
     return Verification(
         lower,
         value if exact else math.inf,
-        gap,
+        relative_gap(value, lower) if exact else math.inf,
         target,
-        not findings and gap <= target,
+        not findings and is_certified(lower, value, target),
         tuple(findings),
+        rounding,
+        gap is not None,
+        model.C,
         model.dual.support,
         dataset.n_examples * (1 if imputed is None else 2),
         sum(check.bytes_read for check in checks),
@@ -308,9 +231,21 @@ def conclude(
     )
 
 
-def claimed_number(model: Model, name: str) -> float:
-    """Return a number of certificate.json, or NaN, which equals nothing."""
-    value: Any = model.certificate
-    for key in name.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
-    return float(value) if isinstance(value, int | float) else math.nan
+def dual_of(model: Model, checks: list[ShardCheck], v: Floats) -> Enclosed:
+    """D(α), or D(0) where that is higher or α is not feasible; Σ α beyond C_i by rounding is scaled back to it.
+
+    D is concave: D(α / (1 + t)) ≥ D(α) − t (D(α) − D(0)).
+    """
+    nothing = lower_bound(model.prior, Enclosed(-math.inf))
+    if not multipliers_are_valid(model) or any(len(check.infeasible) for check in checks):
+        return nothing
+    linear = sum_of([check.linear for check in checks])
+    if isinstance(model.dual, Summary):
+        v, linear = model.dual.v.copy(), Enclosed(float(model.dual.linear[0]))
+    v[: len(model.dual.beta)] += model.dual.beta
+    alpha = sum(check.mass.alpha for check in checks) + float(model.dual.beta.sum())
+    terms = max(check.mass.terms for check in checks) + len(checks) + 4.0
+    size = reduce(Magnitude.joined, (check.magnitude for check in checks))
+    found = lower_bound(model.prior, dual(model.prior, linear, v, Mass(MARGIN * alpha, terms), size))
+    excess = max(check.excess for check in checks)
+    return found.wider(MARGIN * excess * max(0.0, found.high - nothing.low))

@@ -14,6 +14,7 @@ import distdual
 from distdual.cli import job_commands
 from distdual.cli.analysis_commands import completion, report, sweep
 from distdual.cli.completion import complete_kind, complete_path
+from distdual.cli.data_options import array_options, table_options
 from distdual.cli.dry_run import show_dry_run
 from distdual.cli.options import (
     BAD_INPUT,
@@ -109,8 +110,15 @@ def quickstart(folder: Path, as_json: bool) -> int:
     shell_complete=complete_kind,
     help="The problem to learn: a built-in problem.kind, such as binary, or MODULE:CLASS.",
 )
-@click.option("--format", "source_format", help="svmlight, svmhmm, conll, npz, npy or brackets; default: guessed.")
+@click.option(
+    "--format",
+    "source_format",
+    help="csv, parquet, svmlight, svmhmm, conll, npz, npy, zarr or brackets; default: guessed.",
+)
+@click.option("--like", metavar="URL", help="Make and scale features as those of this data set or model.")
+@table_options
 @click.option("--labels", multiple=True, metavar="FILE", help="The .npy labels of each .npy SOURCE, in order.")
+@array_options
 @click.option("--templates", metavar="FILE.toml", help="Conll: feature templates, see configs/chunking_templates.toml.")
 @click.option("--vocabulary", metavar="URL", help="Conll: use the features and tags of this data set instead.")
 @click.option("--shard-bytes", type=int, show_default="16 MiB", help="Largest size of a shard's features.")
@@ -265,6 +273,9 @@ cli.add_command(sweep)
 @cli.command(short_help="Recompute a model's certificate from scratch.")
 @click.argument("model", shell_complete=complete_path)
 @click.option("--data", metavar="URL", help="The data set, if it has moved since the training.")
+@click.option(
+    "--gap", type=float, metavar="GAP", help="The target for the gap; default: the one in the model's folder."
+)
 @problem_option
 @scheduler_options
 @storage_option
@@ -272,6 +283,7 @@ cli.add_command(sweep)
 def verify(
     model: str,
     data: str | None,
+    gap: float | None,
     problem: str | None,
     scheduler: dict[str, Any],
     storage_file: Path | None,
@@ -288,7 +300,9 @@ def verify(
 
     storage = storage_options(storage_file)
     location = Location(data, storage) if data else None
-    checked = run(Location(model, storage), location, cluster=ClusterConfig(**scheduler), problem=problem)
+    if gap is not None and not 0 < gap < 1:
+        raise click.UsageError(f"--gap is a fraction between 0 and 1, got {gap:g}")
+    checked = run(Location(model, storage), location, cluster=ClusterConfig(**scheduler), problem=problem, gap=gap)
     if as_json:
         print_json({**asdict(checked), "model": model})
     else:
@@ -299,7 +313,11 @@ def verify(
 @cli.command(short_help="Write predictions and print the score.")
 @click.argument("model", shell_complete=complete_path)
 @click.argument("data", shell_complete=complete_path)
-@click.option("--out", required=True, metavar="DEST", help="File for the labels, .txt or .npy.")
+@click.option("--out", required=True, metavar="DEST", help="File: .txt, .npy, .csv, .parquet or .zarr.")
+@click.option("--scores", is_flag=True, help="Write decision values, too: one a row, or one a class.")
+@click.option("--top", type=int, metavar="K", help="Write the K best classes of each row, with their decision values.")
+@click.option("--probabilities", is_flag=True, help="Write probabilities; for calibrated models only.")
+@array_options
 @problem_option
 @scheduler_options
 @storage_option
@@ -308,30 +326,47 @@ def predict(
     model: str,
     data: str,
     out: str,
+    scores: bool,
+    top: int | None,
+    probabilities: bool,
     problem: str | None,
     scheduler: dict[str, Any],
     storage_file: Path | None,
     as_json: bool,
+    **arrays: str | None,
 ) -> int:
-    """Write a model's predictions for a data set, and print the score if its labels are known.
+    """Write a model's predictions for DATA, and print the score if its labels are known.
+
+    DATA is a data set, or files of raw rows (CSV, Parquet, svmlight, NumPy, Zarr), labelled or not.
 
     \b
     Example:
       distdual predict distdual-quickstart/model distdual-quickstart/data --out labels.txt
     """
+    from distdual.data.prediction_files import check_output
     from distdual.data.storage.location import Location
-    from distdual.model.predict import check_output, save_predictions
-    from distdual.model.predict import predict as run
+    from distdual.model.predict import predict_to
 
     storage = storage_options(storage_file)
-    check_output(out)
-    cluster = ClusterConfig(**scheduler)
-    found = run(Location(model, storage), Location(data, storage), cluster=cluster, problem=problem)
-    save_predictions(found.labels, Location(out, storage), found.lengths)
+    check_output(out, several=scores or top is not None)
+    if probabilities:
+        raise InputError(
+            f"{model}: the model is not calibrated, so it gives no probabilities; --scores does not need that"
+        )
+    found = predict_to(
+        Location(out, storage),
+        Location(model, storage),
+        Location(data, storage),
+        cluster=ClusterConfig(**scheduler),
+        problem=problem,
+        scores=scores,
+        top=top,
+        **arrays,
+    )
     if as_json:
-        print_json({"n_examples": len(found.labels), "score": found.score, "out": out})
+        print_json({"n_examples": found.n_examples, "score": found.score, "out": out})
     else:
-        stdout.print(f"{len(found.labels):,} predictions in {out}")
+        stdout.print(f"{found.n_examples:,} predictions in {out}")
         for name, value in (found.score or {}).items():
             stdout.print(f"{name} {value:.4f}")
     return 0
@@ -403,8 +438,9 @@ def bounds(found: dict[str, Any]) -> str:
 
 def show_verification(checked: dict[str, Any]) -> None:
     word = "verified" if checked["certified"] else "NOT verified"
-    gap = "" if checked["estimate"] is not None else f", gap {checked['gap']:.2e}, target {checked['target']:.2e}"
-    stdout.print(f"{word}: {bounds(checked)}{gap}")
+    whose = "as given" if checked["target_given"] else "the model's own"
+    gap = f", gap {checked['gap']:.2e}, target {checked['target']:.2e} ({whose})"
+    stdout.print(f"{word}: {bounds(checked)}{gap if checked['estimate'] is None else ''}")
     if checked["objective"] is not None:
         stdout.print(f"latent     objective {checked['objective']:.8g}; the bounds belong to the last convex problem")
     if checked["appended"]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from distdual.certificate.bounds import ShardLoss, whole_shards
+from distdual.certificate.bounds import ShardLoss, shard_losses, whole_shards
 from distdual.coordinator.run_state import PassUnderway
 from distdual.coordinator.schedule import CACHE_GAP_SHARE, INTERRUPTED, MAX_ASCENT, Pass, Piece, Stop, cut_pieces
 from distdual.coordinator.trainer import ROUND_WORK, Trainer
@@ -209,7 +209,7 @@ class AsyncTrainer(Trainer):
                 self._count(report)
                 seconds = report.read_seconds + report.compute_seconds
                 self.scan_seconds += SMOOTHING * (seconds - self.scan_seconds)
-                flight.losses.append(ShardLoss(report.shard, report.version, report.loss, report.exact))
+                flight.losses += shard_losses([report])
                 if flight.plan.certify:
                     flight.new += self.config.C * report.new_loss
             if flight.slack.is_all:  # reports form a constraint only together

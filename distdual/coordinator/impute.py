@@ -12,6 +12,7 @@ from distdual.coordinator.trainer import Trainer
 from distdual.kernels.rows import Floats, Int32s, Ints, product
 from distdual.problems.base import Constraints, Keys
 from distdual.problems.latent.base import Completed, LatentProblem, join_completed
+from distdual.scan.loss_error import LossError, checked, loss_error
 from distdual.scan.shard_reader import Openable
 
 
@@ -29,6 +30,7 @@ class Look(NamedTuple):
     values: Int32s
     loss: float  # Σ cost_i ξ_i(w) of the shard with these latent values
     exact: bool
+    error: LossError
     constraints: Constraints  # the moved support constraints, where latent values changed
     alpha: Floats
 
@@ -91,9 +93,9 @@ def judge(trainer: Trainer, now: Completed, w: Floats) -> float:
 
 
 def objective_of(trainer: Trainer, w: Floats, looks: list[Look]) -> float:
-    losses = [ShardLoss(s, 0, each.loss, each.exact) for s, each in enumerate(looks)]
+    losses = [ShardLoss(s, 0, each.loss, each.exact, *each.error) for s, each in enumerate(looks)]
     n_shards, prior = trainer.dataset.n_shards, trainer.solver.prior
-    return upper_bound(w, 0, losses, C=trainer.config.C, n_shards=n_shards, prior=prior)
+    return upper_bound(w, 0, losses, C=trainer.config.C, n_shards=n_shards, prior=prior).high
 
 
 def split(trainer: Trainer, completed: Completed) -> list[Int32s]:
@@ -122,8 +124,11 @@ def look_at_shard(
     found = source.open().read(shard).shard
     new = problem.problem.impute(w, found) if values is None else values
     then = problem.problem.completed(found, new)
-    loss = product(then.costs(found), then.offenders(w, found).slack)
+    costs, worst = then.costs(found), then.offenders(w, found)
+    worst = checked(then, found, worst, w)
+    loss = product(costs, worst.slack)
+    error = loss_error(then.magnitude(found, worst), costs, loss)
     local = support.example - found.first
     moves = np.flatnonzero(problem.of(found).changes(new)[local])
     keys = then.rebase(found, local[moves], support.keys.take(moves))
-    return Look(new, loss, then.exact, then.constraints(found, local[moves], keys), support.alpha[moves])
+    return Look(new, loss, then.exact, error, then.constraints(found, local[moves], keys), support.alpha[moves])

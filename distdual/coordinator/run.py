@@ -15,9 +15,11 @@ from distdual.coordinator.async_trainer import MODES
 from distdual.coordinator.checkpoint import Checkpoint, Saved, identity, open_checkpoint
 from distdual.coordinator.latent_loop import LatentRun, check_possible
 from distdual.coordinator.latent_snapshot import pack_latent
+from distdual.coordinator.schedule import Cause
 from distdual.coordinator.trainer import Outcome, Trainer, choice_of
 from distdual.coordinator.warm_start import check_same, hot_start
 from distdual.data.dataset import Dataset, TrainingData, open_dataset
+from distdual.data.preprocess.preprocessing import of_dataset
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, product
@@ -223,6 +225,7 @@ def model_of(
         ),
         {**summarise(outcome, config.solver.gap, dataset), **(more or {}), "model": config.output.url},
         config.public(),
+        of_dataset(dataset),
     )
 
 
@@ -335,11 +338,12 @@ def summarise(outcome: Outcome, target: float, dataset: TrainingData) -> dict[st
     proven, totals = outcome.certificate, outcome.totals
     return {
         "lower": proven.lower,
-        "upper": proven.upper if np.isfinite(proven.upper) else None,
-        "gap": proven.gap if np.isfinite(proven.upper) else None,
+        "upper": proven.upper if proven.is_proven else None,
+        "gap": proven.gap if proven.is_proven else None,
+        "rounding": proven.rounding if proven.is_proven else None,
         "estimate": outcome.estimate if np.isfinite(outcome.estimate) else None,
         "target": target,
-        "certified": bool(np.isfinite(proven.upper) and proven.gap <= target),
+        "certified": proven.reaches(target) and outcome.stop.cause != Cause.CONTRADICTION,
         "stopped_by": outcome.stop.cause.value,
         "reason": outcome.stop.reason,
         "passes": totals.passes,

@@ -9,11 +9,13 @@ import numpy as np
 
 from distdual.certificate.bounds import Certificate, ShardLoss, shard_losses
 from distdual.coordinator.schedule import Pass
+from distdual.kernels.rounding import Enclosed
 from distdual.kernels.rows import Floats
 from distdual.report.round_log import Round, Totals
 from distdual.scan.scan import ShardReport
 from distdual.scan.slack import Slack
 from distdual.solver.gap import relative_gap
+from distdual.solver.solver import Solver
 
 
 @dataclass(slots=True)
@@ -50,11 +52,13 @@ class RunState:
 
     best_w: Floats
     best_upper: float = np.inf
+    best_rounding: float = 0.0  # what `best_upper` leaves for it
     best_version: int = -1  # −1 until an upper bound is certified
     best_estimate: float = np.inf  # of P(w), where inference is inexact
     estimate: float = np.inf  # of the gap, from losses at different weights
     lift: float = np.inf  # by how much the last pass at one w raised the cached problem's loss
     version: int = 0  # of the weights published next
+    refuted: str | None = None  # what proves that the oracle is not exact
     underway: PassUnderway | None = None
     totals: Totals = field(default_factory=Totals)
     history: list[Round] = field(default_factory=list)
@@ -64,6 +68,11 @@ class RunState:
     def seconds(self) -> float:
         return time.perf_counter() - self.begin
 
+    def certificate(self, solver: Solver) -> Certificate:
+        """The best bounds so far."""
+        rounding = solver.rounding + self.best_rounding
+        return Certificate(solver.lower, self.best_upper, self.best_version, rounding)
+
     def gap(self, lower: float) -> float:
         """The proven gap; infinity before the first certificate."""
         return Certificate(lower, self.best_upper, 0).gap if self.best_version >= 0 else np.inf
@@ -72,10 +81,11 @@ class RunState:
         """The estimate that replaces a proven gap where inference is inexact; it may be negative."""
         return relative_gap(self.best_estimate, lower) if np.isfinite(self.best_estimate) else np.inf
 
-    def offer_upper(self, upper: float, version: int, w: Floats) -> None:
+    def offer_upper(self, upper: Enclosed, version: int, w: Floats) -> None:
         """Keep the weights if their certified upper bound is the lowest so far."""
-        if upper < self.best_upper:
-            self.best_upper, self.best_version, self.best_w = upper, version, w.copy()
+        if upper.high < self.best_upper:
+            self.best_upper, self.best_version, self.best_w = upper.high, version, w.copy()
+            self.best_rounding = upper.high - upper.value
 
     def offer_estimate(self, estimate: float, w: Floats) -> None:
         """Keep the weights if their estimate of P(w) is the lowest so far; inexact inference bounds nothing."""
@@ -87,8 +97,8 @@ class RunState:
         return version
 
     def start_problem(self, w: Floats, upper: float) -> None:
-        """Begin another convex problem, of which `upper` = P(w) is proven."""
-        self.best_w, self.best_upper, self.best_version = w, upper, self.version
+        """Begin another convex problem, of which `upper` ≥ P(w) is proven."""
+        self.best_w, self.best_upper, self.best_version, self.best_rounding = w, upper, self.version, 0.0
         self.estimate = self.lift = np.inf
 
     def forget_bounds(self) -> None:
@@ -104,6 +114,7 @@ class RunState:
         """All but `best_w` as values that JSON can hold, apart from infinities."""
         bounds = {
             "best_upper": self.best_upper,
+            "best_rounding": self.best_rounding,
             "best_version": self.best_version,
             "estimate": self.estimate,
             "lift": self.lift,
@@ -127,5 +138,6 @@ class RunState:
 
     def restore_bounds(self, bounds: dict[str, Any], best_w: Floats, underway: PassUnderway | None) -> None:
         self.best_upper, self.best_version = bounds["best_upper"], bounds["best_version"]
+        self.best_rounding = bounds["best_rounding"]
         self.best_estimate, self.estimate, self.lift = bounds["best_estimate"], bounds["estimate"], bounds["lift"]
         self.best_w, self.underway = best_w, underway

@@ -87,6 +87,7 @@ class Cause(StrEnum):
     MAX_PASSES = "max_passes"
     MAX_SECONDS = "max_seconds"
     ONE_PASS = "one-pass"
+    CONTRADICTION = "contradiction"  # bounds or constraints that cannot all be right
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from distdual.coordinator.async_trainer import MODES
 from distdual.coordinator.c_path import follow
 from distdual.coordinator.checkpoint import Checkpoint
 from distdual.coordinator.run import data_of, members_of, model_of, output_of, prior_of, problem_of, tidy
+from distdual.coordinator.schedule import Cause
 from distdual.coordinator.trainer import Outcome, Trainer, choice_of
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.errors import InputError
@@ -251,13 +252,12 @@ def watched(trainer: Trainer, values: list[float], target: float) -> Iterator[tu
     passes, calls, seconds = 0, 0, 0.0
     for C, outcome in zip(values, follow(trainer, values, trainer.config), strict=True):
         proven, totals = outcome.certificate, outcome.totals
-        exact = bool(np.isfinite(proven.upper))
         point = Point(
             C,
             proven.lower,
-            proven.upper if exact else None,
-            proven.gap if exact else None,
-            exact and proven.gap <= target,
+            proven.upper if proven.is_proven else None,
+            proven.gap if proven.is_proven else None,
+            proven.reaches(target) and outcome.stop.cause != Cause.CONTRADICTION,
             totals.passes - passes,
             totals.oracle_calls - calls,
             outcome.seconds - seconds,

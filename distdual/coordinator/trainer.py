@@ -20,6 +20,7 @@ from distdual.coordinator.run_state import PassUnderway, RunState
 from distdual.coordinator.schedule import (
     CACHE_GAP_SHARE,
     MAX_ASCENT,
+    Cause,
     Limits,
     Pass,
     Piece,
@@ -32,6 +33,7 @@ from distdual.coordinator.slack_partition import SlackPartition
 from distdual.data.dataset import TrainingData
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
+from distdual.kernels.rounding import norm_bound
 from distdual.kernels.rows import Floats
 from distdual.problems.base import Problem
 from distdual.report.round_log import Round, Since, Totals
@@ -41,7 +43,7 @@ from distdual.scan.scan import Scan, ShardReport
 from distdual.scan.slack import Slack
 from distdual.solver.ascent_plan import UNLIMITED_SWEEPS, Ascent
 from distdual.solver.cache import rows_nbytes
-from distdual.solver.gap import relative_gap
+from distdual.solver.gap import contradiction, relative_gap
 from distdual.solver.growable import Room
 from distdual.solver.regularizer import Prior
 from distdual.solver.solver import Solver
@@ -55,6 +57,7 @@ MIN_RECENT_LIFT = 0.1  # share of the last scan's lift that recent offenders mus
 QUERY_STEP = 0.1  # fraction of the way from the best w to the cached optimum, with one slack for all
 SINGLE_GROUP_IDLE = 8  # factor on idle passes before pruning, where a pass adds a single constraint
 MAX_UNCACHED_SHARE = 0.25  # share of a gap up to which uncached loss is neglected
+KNOWN_ERROR = 1e-9  # relative difference between two losses of the same constraints that rounding may cause
 MAX_RECENT_ROUNDS = 10  # rounds on recent offenders between two passes
 
 
@@ -106,7 +109,15 @@ class Trainer:
         self.partition.tell(self.cost.why)
         self._check_offender_cache()
         self.state = RunState(self.solver.candidate())
+        self.solver.combined = self._combined
         self.solver.should_stop = lambda: self.interrupted() or self.state.seconds >= self.config.max_seconds
+
+    def _combined(self) -> tuple[int, int]:
+        """The most examples that a row of the cache can combine, and the number of rows made of others."""
+        slack, coalesced = self.partition.slack, self.partition.coalesced
+        if slack.is_all:
+            return self.dataset.n_examples, coalesced
+        return slack.per_group or int(np.diff(self.dataset.first).max()), coalesced
 
     def _check_offender_cache(self) -> None:
         """The offender cache lives in members files, which only groups of examples have."""
@@ -129,7 +140,7 @@ class Trainer:
         state = self.state
         return Outcome(
             state.best_w,
-            Certificate(self.solver.lower, state.best_upper, state.best_version),
+            state.certificate(self.solver),
             stop,
             state.seconds,
             state.history,
@@ -165,6 +176,10 @@ class Trainer:
         self.executor.problem = problem
         self.publish(w)
 
+    def contradiction(self) -> str | None:
+        """What the run has met that cannot be if problem, data and dual are right."""
+        return self.state.refuted or contradiction(self.solver.lower, self.state.best_upper)
+
     def suspended(self) -> PassUnderway | None:
         """The pass that a resumed run has to finish first."""
         return self.state.underway
@@ -184,6 +199,8 @@ class Trainer:
 
     def _next(self, n_passes: int, *, settled: bool = True) -> Pass | Stop:
         config = self.config
+        if self.contradiction():
+            return Stop(Cause.CONTRADICTION, self.contradiction() or "")
         oracle = self.cost.per_example * self.dataset.n_examples
         progress = Progress(
             n_passes,
@@ -361,6 +378,7 @@ class Trainer:
         return Scan(piece.shard, version, known, piece.begin, piece.end, slack, notes, recent, self.fold, ticket)
 
     def _count(self, report: ShardReport) -> None:
+        self.solver.meet(report.magnitude)
         self.state.totals.oracle_calls += report.n_examples
         self.state.totals.offenders += len(report.offenders.margin)
         self.state.totals.wire_bytes += rows_nbytes(report.offenders.rows)
@@ -404,7 +422,23 @@ class Trainer:
         upper = upper_bound(
             w, version, losses, C=self.config.C, n_shards=self.dataset.n_shards, prior=self.solver.prior
         )
+        self.state.refuted = self.state.refuted or self._missed(losses, w)
         self.state.offer_upper(upper, version, w)
+
+    def _missed(self, losses: list[ShardLoss], w: Floats) -> str | None:
+        """Say so if cached constraints are violated more than what the oracle returned, which is then not exact."""
+        known = self.solver.losses_between(w, self.dataset.first, together=self.partition.slack.is_all)
+        if self.partition.slack.is_all:
+            losses = [ShardLoss(0, 0, sum(s.loss for s in losses), True, *np.sum([s.error for s in losses], axis=0))]
+        norm = norm_bound(w)
+        for s in losses:
+            found, allowed = self.config.C * s.loss, self.config.C * 2.0 * s.error.at(norm)
+            if known[s.shard] > found + allowed + KNOWN_ERROR * abs(found):
+                return (
+                    f"the oracle is not exact: constraints of shard {s.shard} that it returned before are violated by "
+                    f"{known[s.shard]:.10g}, what it returned now by {found:.10g}"
+                )
+        return None
 
     def _certify_last(self) -> None:
         """Scan once more at the last w, or at the average if configured, without ascent."""

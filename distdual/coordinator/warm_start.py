@@ -19,10 +19,10 @@ from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Ints
 from distdual.model.dual import Dual, GroupDual, Summary
 from distdual.model.io import Model
-from distdual.problems.base import Constraints, Keys, Problem
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
 from distdual.problems.constraint_hash import identities
 from distdual.scan.group_members_file import Notes
-from distdual.scan.scan import Source
+from distdual.scan.scan import Source, is_ours
 from distdual.scan.slack import Slack
 from distdual.scan.slack_groups import (
     CHUNK,
@@ -37,6 +37,8 @@ from distdual.scan.slack_groups import (
 )
 from distdual.solver.solver import Solver
 
+NO_OFFENDERS = Offenders(np.empty(0), Keys.none(0))  # built-in problems need none to tell a magnitude
+
 log = logging.getLogger(__name__)
 
 FREE_TO_CHANGE = ("class_cost",)  # keys of a problem's description that change no row
@@ -50,6 +52,7 @@ class Start(NamedTuple):
     mixture: Members  # for groups: the recorded rows …
     indptr: Ints  # … which of them each constraint mixes …
     weight: Floats  # … and the weight of each
+    magnitude: Magnitude = Magnitude()
 
 
 class Task(NamedTuple):
@@ -94,6 +97,7 @@ def carry_over(
     executor.publish(-1, solver.w)
     for start, task in zip(executor.map_shards(rebuild, shards, tasks), tasks, strict=True):
         names = partition.name_mixture(start.indptr, start.weight, task.notes) if not slack.is_example else None
+        solver.meet(start.magnitude)
         solver.start_from(start.constraints, start.alpha, [] if names is None else [names])
     partition.settle(solver)
     carry_multipliers(solver, dual.beta, scale)
@@ -115,9 +119,16 @@ def check_same(model: Model, dataset: Dataset, problem: Problem) -> None:
         raise InputError(f"solver.start: shard {differ[0]} is not the one the model was trained on")
 
 
-def rebuild(source: Source | Dataset, problem: Problem, w: Floats, shard: int, task: Task) -> Start:  # noqa: ARG001
-    """Runs on a worker: rebuild the initial constraints of one shard."""
+def rebuild(source: Source | Dataset, problem: Problem, w: Floats, shard: int, task: Task) -> Start:
+    """Runs on a worker: rebuild the initial constraints of one shard, and tell how large their numbers are."""
     found = source.open().read(shard).shard
+    size = problem.magnitude(found, NO_OFFENDERS if is_ours(problem) else problem.offenders(w, found))
+    cost = float(problem.costs(found).max(initial=0.0))
+    return constraints_of(problem, found, task)._replace(magnitude=size._replace(cost=cost))
+
+
+def constraints_of(problem: Problem, found: Shard, task: Task) -> Start:
+    """The initial constraints of one shard."""
     dual = task.support.dual
     if isinstance(dual, Dual) and task.slack.is_example:
         constraints = problem.constraints(found, dual.example - found.first, dual.keys)

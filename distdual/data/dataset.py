@@ -25,8 +25,10 @@ from distdual.data.shard import Block, Read, Runs, Shard, run_arrays
 from distdual.data.storage.chunks import Chunks
 from distdual.data.storage.location import Location, clear_errors
 from distdual.errors import InputError
+from distdual.kernels.rounding import MARGIN
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Ints
 
+PLAIN_ARRAY = "{}: this is a plain Zarr array; make a data set of it with `distdual prepare`, and --labels"
 TABLES = (LENGTHS, NORMS, CHECKSUMS)
 
 
@@ -253,7 +255,8 @@ class Dataset:
         y = self._rank[arrays["y"]] if self.layout.labels else arrays["y"]
         cost, margin, tokens = (arrays.get(name) for name in ("cost", "margin", "tokens"))
         runs = {name: Runs(arrays[f"{name}_indptr"], arrays[name]) for name in self.layout.runs}
-        return Shard(number, int(self.first[number]), x, y, cost, margin, tokens, runs or None)
+        norm = MARGIN * float(self.largest_norm[number])
+        return Shard(number, int(self.first[number]), x, y, cost, margin, tokens, runs or None, norm=norm)
 
 
 class Texts(Mapping[str, str]):
@@ -350,7 +353,9 @@ def dataset_in(location: Location, store: StrictStore) -> Dataset:
 def open_group(location: Location, store: Store, mode: Literal["r", "r+"] = "r") -> zarr.Group:
     try:
         return zarr.open_group(store, mode=mode, zarr_format=3)
-    except (zarr.errors.GroupNotFoundError, zarr.errors.ContainsArrayError, FileNotFoundError, NotADirectoryError):
+    except zarr.errors.ContainsArrayError:
+        raise InputError(PLAIN_ARRAY.format(location)) from None
+    except (zarr.errors.GroupNotFoundError, FileNotFoundError, NotADirectoryError):
         raise InputError(f"{location}: there is no data set; make one with `distdual prepare`") from None
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"{location}: zarr.json is damaged ({error}); prepare it again") from None
@@ -366,7 +371,10 @@ def read_layout(location: Location, group: zarr.Group) -> Layout:
 
 def check_attributes(location: Location, attributes: Any) -> dict[str, Any]:
     if not isinstance(attributes, dict) or not isinstance(attributes.get("format"), int):
-        raise InputError(f"{location}: this Zarr group is not a distdual data set")
+        raise InputError(
+            f"{location}: this Zarr group is not a distdual data set; if it holds arrays of features and labels, "
+            "make a data set of them with `distdual prepare`"
+        )
     if attributes["format"] > FORMAT:
         raise InputError(
             f"{location}: data format {attributes['format']} is newer than {FORMAT}, "

@@ -15,6 +15,7 @@ from distdual.data.sources.arrays import blocks_from_arrays, is_sparse
 from distdual.data.sources.sequences import Ragged, blocks_from_ragged, ragged
 from distdual.data.validate import label_name
 from distdual.errors import InputError
+from distdual.kernels.rounding import row_norm_bound
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Ints
 
 PIECE_BYTES = 8 << 20
@@ -142,7 +143,7 @@ def coded_in_memory(block: Block, classes: tuple[str, ...], n_features: int) -> 
 
 def numbered(blocks: list[Block]) -> tuple[Shard, ...]:
     firsts = np.cumsum([0, *(block.n_examples for block in blocks)])
-    return tuple(Shard(s, int(firsts[s]), *block) for s, block in enumerate(blocks))
+    return tuple(Shard(s, int(firsts[s]), *block, norm=row_norm_bound(block.x)) for s, block in enumerate(blocks))
 
 
 def blocks_of(x: Any, y: Any, cost: Any, margin: Any) -> list[Block]:

@@ -26,6 +26,7 @@ TABLE_CHUNK = 1 << 16  # shards per chunk of these three
 TEXT_CHUNK = 1 << 22  # bytes per chunk of a text
 VOCABULARY = "vocabulary"  # the text that names the features, one a line
 SCALE = "scale"  # the text that holds what each column was divided by, one a line
+COLUMNS = "columns"  # the text that tells how the columns of a table became features, as JSON
 
 
 class ArraySpec(NamedTuple):

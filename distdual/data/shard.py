@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from distdual.kernels.rounding import row_norm_bound
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Int32s, Ints
 
 
@@ -64,6 +65,7 @@ class Shard:
     runs: Mapping[str, Runs] | None = None  # columns of runs, by name
     latent: Int32s | None = None  # what a run has imputed, one an example or a token; never stored, lost by `piece`
     kept: bool = False  # whether it stays in this process, so that rows of constraints may refer to it
+    norm: float | None = None  # an upper bound of the largest ||x_i||, where it is known
 
     @property
     def n_examples(self) -> int:
@@ -79,7 +81,12 @@ class Shard:
         cost = None if self.cost is None else self.cost[begin:end]
         margin = None if self.margin is None else self.margin[begin:end]
         runs = self.runs and {name: column.take(slice(begin, end)) for name, column in self.runs.items()}
-        return Shard(self.number, self.first + begin, x, self.y[rows], cost, margin, tokens, runs, kept=self.kept)
+        columns = (cost, margin, tokens, runs, None, self.kept, self.norm)
+        return Shard(self.number, self.first + begin, x, self.y[rows], *columns)
+
+    def norm_bound(self) -> float:
+        """An upper bound of the largest ||x_i||, computed unless it is known."""
+        return row_norm_bound(self.x) if self.norm is None else self.norm
 
     @property
     def nbytes(self) -> int:

@@ -1,6 +1,8 @@
 """scikit-learn estimators.
 
 inputs: arrays, sparse matrices, Dask arrays and data sets as input.
+model_folder: estimators from model folders, and back.
+raw_rows: raw rows as features, for estimators of data sets.
 base: solver parameters, fit and partial_fit, for all estimators.
 linear: coef_, intercept_ and scores, for the next three.
 classifier: SVC.

@@ -12,20 +12,24 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig, SolverConfig, convert, parse
-from distdual.coordinator.run import check_columns, single_dual, summarise
+from distdual.coordinator.run import check_columns, dual_of, single_dual, summarise
 from distdual.coordinator.trainer import Outcome, Trainer
 from distdual.coordinator.warm_start import FREE_TO_CHANGE, carry_over
 from distdual.data.dataset import Dataset
 from distdual.data.in_memory import MemoryDataset, coded_in_memory
+from distdual.data.preprocess.preprocessing import RAW, check_same, of_dataset
 from distdual.data.shard import Block, join_blocks
 from distdual.errors import InputError
 from distdual.estimators.inputs import Data, Given, codes_of, is_path, names_of, open_stored
+from distdual.estimators.model_folder import data_info, save_model, set_model, set_names
 from distdual.kernels.rows import Floats
 from distdual.model.dual import Dual
-from distdual.model.predict import label_array
+from distdual.model.io import Model, load_model
+from distdual.model.predict import check_width, label_array
 from distdual.problems.base import Problem
 
 
@@ -94,7 +98,11 @@ class DualEstimator(BaseEstimator, ABC):
 
     def _fit(self, X: Any, given: Given) -> Self:
         """Implementation of `fit`: train from scratch, or with `warm_start` from the α of the same data."""
-        data = self._stored(X, given) if is_path(X) else self._dataset(self._block(X, given, first=True, keep=False))
+        if is_path(X):
+            data: Data = self._stored(X, given)
+        else:
+            self.preprocessing_ = RAW
+            data = self._dataset(self._block(X, given, first=True, keep=False))
         problem = self._problem_for(data)
         last: LastFit | None = getattr(self, "_start", None) if self.warm_start else None
         warm = last is not None and last.is_for(problem) and last.is_prefix_of(data)
@@ -107,7 +115,11 @@ class DualEstimator(BaseEstimator, ABC):
         """Implementation of `partial_fit`: train on all examples seen, starting from the α of the earlier ones."""
         first = self._is_first_call(stored=is_path(X))
         block = None if is_path(X) else self._join(self._block(X, given, first=first, keep=True))
-        data = self._stored(X, given) if block is None else self._dataset(block)
+        if block is None:
+            data: Data = self._stored(X, given)
+        else:
+            self.preprocessing_ = RAW
+            data = self._dataset(block)
         problem = self._problem_for(data)
         last: LastFit | None = getattr(self, "_start", None)
         if block is None and last is not None and not last.is_prefix_of(data):
@@ -131,6 +143,9 @@ class DualEstimator(BaseEstimator, ABC):
         self.n_iter_ = outcome.totals.passes
         self._problem, self._w = problem, outcome.w
         self._start = start_after(outcome, config.C, problem, data) if keep else None
+        # The support of arrays that are gone proves nothing to others; that of a data set can be verified.
+        self._dual = single_dual(outcome) if isinstance(data, Dataset) else dual_of(outcome, "summary", None)
+        self._data = data_info(data)
         self._set_weights(outcome.w, problem)
 
     # --- implemented by subclasses
@@ -150,7 +165,17 @@ class DualEstimator(BaseEstimator, ABC):
     def _stored(self, path: Any, given: Given) -> Dataset:
         dataset = open_stored(path, self.storage_options, given)
         self.n_features_in_ = dataset.n_features
+        self.preprocessing_ = of_dataset(dataset)
+        set_names(self, self.preprocessing_)
         self._learn_classes(label_array(dataset.classes))
+        return dataset
+
+    def _open_like(self, path: Any, given: Given) -> Dataset:
+        """Open a data set to predict on, whose features were made as those of `fit`."""
+        dataset = open_stored(path, self.storage_options, given)
+        remedy = "prepare it with like, and the data set that the estimator was fitted on"
+        check_same(self.preprocessing_, dataset, f"this {type(self).__name__} was fitted on features", remedy)
+        check_width(self.n_features_in_, dataset)
         return dataset
 
     def _dataset(self, block: Block) -> MemoryDataset:
@@ -212,6 +237,26 @@ class DualEstimator(BaseEstimator, ABC):
             ConvergenceWarning,
             stacklevel=4,  # the caller of fit
         )
+
+    # --- model folders
+
+    @classmethod
+    def from_model(cls, model: Any, *, storage_options: dict[str, Any] | None = None) -> Self:
+        """The fitted estimator of a model, or of the model folder at a path or URL.
+
+        Rows to predict are raw, as before `prepare`: a data frame or a list of dicts for models of tables.
+        """
+        made = cls(storage_options=storage_options)
+        set_model(made, model if isinstance(model, Model) else load_model(model, storage_options=storage_options))
+        return made
+
+    def save(self, url: Any, *, overwrite: bool = False) -> None:
+        """Write a model folder, which `distdual predict` and `from_model` read.
+
+        `distdual verify` recomputes the certificate if `fit` was given a data set.
+        """
+        check_is_fitted(self)
+        save_model(self, url, overwrite=overwrite)
 
     # --- scikit-learn's protocol
 

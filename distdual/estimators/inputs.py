@@ -14,10 +14,9 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.in_memory import MemoryDataset, as_they_are
-from distdual.data.prepare.api import as_location
 from distdual.data.shard import join_blocks
 from distdual.data.sources.arrays import blocks_from_arrays, is_dask
-from distdual.data.storage.location import Location
+from distdual.data.storage.location import Location, as_location
 from distdual.data.validate import label_name
 from distdual.errors import InputError
 from distdual.kernels.rows import DenseRows, Features, Floats

@@ -22,10 +22,9 @@ from distdual.data.validate import label_name
 from distdual.errors import InputError
 from distdual.estimators.base import LastFit, python_scalar
 from distdual.estimators.classifier import class_costs
-from distdual.estimators.inputs import SINGLE, Data, Given, features_of, is_path, matrix_of, open_stored, weights_of
+from distdual.estimators.inputs import SINGLE, Data, Given, features_of, is_path, matrix_of, weights_of
 from distdual.estimators.linear import Decided, LinearEstimator, linear_scores, split_weights
 from distdual.kernels.rows import Floats, Ints
-from distdual.model.predict import check_width
 from distdual.problems.latent.bags import Latent, labels_of
 from distdual.problems.latent.base import StartWeights
 
@@ -90,8 +89,7 @@ class LatentSVM(ClassifierMixin, LinearEstimator):
         return labels
 
     def _decide_stored(self, path: Any, given: Given) -> Decided:
-        dataset = open_stored(path, self.storage_options, given)
-        check_width(self.n_features_in_, dataset)
+        dataset = self._open_like(path, given)
         with open_executor(ClusterConfig(), dataset, self._problem, self.client) as executor:
             executor.publish(0, self._w)
             parts = list(executor.map_shards(decide_bags, range(dataset.n_shards)))

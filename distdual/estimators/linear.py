@@ -10,12 +10,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig
+from distdual.data.preprocess.preprocessing import RAW
 from distdual.data.sources.arrays import is_dask
 from distdual.errors import InputError
 from distdual.estimators.base import DualEstimator
-from distdual.estimators.inputs import Given, check_columns_of, is_path, matrix_of, open_stored
+from distdual.estimators.inputs import Given, check_columns_of, is_path, matrix_of
+from distdual.estimators.raw_rows import prepared_rows
 from distdual.kernels.rows import Floats
-from distdual.model.predict import check_width as check_stored_width
 from distdual.problems.multiclass import Multiclass
 from distdual.problems.regression import Regression
 
@@ -50,17 +51,24 @@ class LinearEstimator(DualEstimator):
         check_is_fitted(self)
         if is_path(X):
             return self._decide_stored(X, Given()).scores
+        if self.preprocessing_.columns is not None:
+            return self._scores(prepared_rows(self.preprocessing_, X, self.n_features_in_))
         if is_dask(X):
             check_columns_of(self, X, reset=False)
             rows = X.rechunk({1: -1})
-            return np.concatenate([self._scores(rows.blocks[i].compute()) for i in range(rows.numblocks[0])])
+            return np.concatenate([self._raw_scores(rows.blocks[i].compute()) for i in range(rows.numblocks[0])])
         doubles = [np.float64, np.float32]
-        return self._scores(validate_data(self, X, reset=False, accept_sparse="csr", dtype=doubles))
+        return self._raw_scores(validate_data(self, X, reset=False, accept_sparse="csr", dtype=doubles))
+
+    def _raw_scores(self, X: Any) -> Floats:
+        """Scores of rows that are as they were before `prepare`."""
+        if self.preprocessing_.fingerprint == RAW.fingerprint:
+            return self._scores(X)
+        return self._scores(prepared_rows(self.preprocessing_, X, self.n_features_in_))
 
     def _decide_stored(self, path: Any, given: Given) -> Decided:
         """Scores of a data set by shard, on the client's workers if there is one."""
-        dataset = open_stored(path, self.storage_options, given)
-        check_stored_width(self.n_features_in_, dataset)
+        dataset = self._open_like(path, given)
         with open_executor(ClusterConfig(), dataset, self._problem, self.client) as executor:
             executor.publish(0, self._w)
             parts = list(executor.map_shards(decide_shard, range(dataset.n_shards)))

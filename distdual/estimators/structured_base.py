@@ -8,25 +8,23 @@ from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig
 from distdual.errors import InputError
 from distdual.estimators.base import DualEstimator
-from distdual.estimators.inputs import Data, Given, open_stored
-from distdual.model.predict import PredictedShard, add_up, check_width, judge_of, predict_shard
+from distdual.estimators.inputs import Data, Given
+from distdual.model.predict import Part, add_up, judge_of, predict_shard
 
 
 class StructuredEstimator(DualEstimator):
     """Base class of estimators that predict with their problem, as `distdual predict` does."""
 
-    def _predict_shards(self, data: Data) -> list[PredictedShard]:
+    def _predict_shards(self, data: Data) -> list[Part]:
         """Predicted codes of every shard, with sums for the score if the labels are known."""
         judge = judge_of(self._problem, tuple(self._problem.describe()["classes"]), data.classes)
         with open_executor(ClusterConfig(), data, self._problem, self.client) as executor:
             executor.publish(0, self._w)
-            return list(executor.map_shards(predict_shard, range(data.n_shards), [judge] * data.n_shards))
+            return list(executor.map_shards(predict_shard, range(data.n_shards), [(judge, False)] * data.n_shards))
 
     def _open(self, path: Any, given: Given) -> Data:
         check_is_fitted(self)
-        dataset = open_stored(path, self.storage_options, given)
-        check_width(self.n_features_in_, dataset)
-        return dataset
+        return self._open_like(path, given)
 
     def _mean(self, data: Data, name: str) -> float:
         """The mean called `name` in the problem's score."""

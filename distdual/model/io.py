@@ -4,6 +4,7 @@ weights.npy        float64 weights, the bias weight last if there is one
 model.json         the problem, C, the data set; written last, so that a folder without it holds no model
 certificate.json   lower, upper, gap, and the digests of all other files
 prior/             mean.npy, precision.npy, nonnegative.npy, where given
+preprocessing/     columns.json, scale.txt, vocabulary.txt: how raw rows become features, where they need any of it
 problem/           texts that define the problem, such as grammar.txt of parsing
 latent.npy         of a latent problem: the latent values in the certified convex problem …
 latent_indptr.npy  … and where those of each example begin, if each token has one
@@ -14,7 +15,7 @@ checkpoint/        of an unfinished run, see coordinator/checkpoint.py
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -22,8 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+import distdual
 from distdual.data.dataset import Dataset
-from distdual.data.storage.location import Location
+from distdual.data.preprocess.preprocessing import Preprocessing, of_model
+from distdual.data.storage.location import Location, Place, as_location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
 from distdual.model.dual import (
@@ -75,6 +78,18 @@ class Model:
     data: DataInfo
     certificate: dict[str, Any]  # lower, upper, gap, target, certified, and statistics of training
     config: dict[str, Any]  # of the run
+    preprocessing: Preprocessing | None = None  # of the features; None for models of version 0.2.0, which lack it
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        return None if self.preprocessing is None else self.preprocessing.feature_names
+
+    def to_estimator(self) -> Any:
+        """The fitted scikit-learn estimator: SVC, SVR or ChainSVM. It takes raw rows."""
+        name = self.problem.estimator
+        if name is None:
+            raise InputError(f"a {self.problem.kind} model has no estimator; predict with distdual.predict")
+        return getattr(distdual, name).from_model(self)
 
     def save(self, location: Location, *, overwrite: bool = False) -> None:
         """Write the folder, model.json last."""
@@ -89,13 +104,16 @@ class Model:
         files |= {f"problem/{name}.txt": getattr(self.problem, name).encode() for name in self.problem.texts}
         if isinstance(self.problem, Completed):
             files |= {f"{name}.npy": npy(array) for name, array in latent_arrays(self.problem).items()}
+        files |= {} if self.preprocessing is None else self.preprocessing.files()
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
         files["certificate.json"] = to_json({**self.certificate, "sha256": digests})
         about = to_json(
             {
                 "format": 1 if isinstance(self.dual, Dual) else MODEL_FORMAT,
+                "distdual": distdual.__version__,
                 "problem": self.problem.describe(),
                 "C": self.C,
+                **describe_features(self.preprocessing),
                 **describe_dual(self.dual),
                 "prior": list(given),
                 "data": {
@@ -120,6 +138,18 @@ class Model:
         own = self.dual.members if isinstance(self.dual, GroupDual) else None
         if is_members_folder(before) and before != own:
             (location / str(before)).remove()
+
+
+MOST_NAMES = 10_000  # of features in model.json, which people read; the files of preprocessing/ have all
+
+
+def describe_features(preprocessing: Preprocessing | None) -> dict[str, Any]:
+    """The entries of model.json about features."""
+    if preprocessing is None:
+        return {}
+    names = preprocessing.feature_names
+    listed = names is not None and len(names) <= MOST_NAMES
+    return {"preprocessing": preprocessing.describe(), **({"feature_names": list(names or ())} if listed else {})}
 
 
 def claim(location: Location, *, overwrite: bool) -> None:
@@ -166,12 +196,15 @@ def read_about(location: Location) -> dict[str, Any]:
     return about
 
 
-def load_model(location: Location, problem: KindOrClass | None = None) -> Model:
-    """Read a model folder; nothing in it is executed or unpickled.
+def load_model(
+    location: Place, problem: KindOrClass | None = None, *, storage_options: Mapping[str, Any] | None = None
+) -> Model:
+    """Read the model folder at a path or URL; nothing in it is executed or unpickled.
 
     A model of a user's own problem needs `problem`: the class, or its name as "package.module:Class". A name that only
     the folder contains is never imported.
     """
+    location = as_location(location, storage_options)
     about = read_about(location)
     try:
         with naming(location):
@@ -200,7 +233,7 @@ def load_model(location: Location, problem: KindOrClass | None = None) -> Model:
     dual = read_dual(location, about, said if isinstance(said, int) else 0)
     if isinstance(dual, Summary) and len(dual.v) != len(w):
         raise InputError(f"{location}/dual/v.npy: {len(dual.v)} numbers, expected one per weight: {len(w)}")
-    return Model(w, made, C, prior, dual, info, certificate, config)
+    return Model(w, made, C, prior, dual, info, certificate, config, of_model(location, about))
 
 
 @contextmanager

@@ -1,8 +1,7 @@
-"""Predictions of a model for the examples of a data set, and their scores."""
+"""Predictions of a model for the examples of a data set or of files, and their scores."""
 
-import io
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,11 +11,18 @@ from numpy.typing import NDArray
 from distdual.cluster.open_executor import open_executor
 from distdual.config import RETRY_SECONDS, ClusterConfig
 from distdual.data.dataset import Dataset, open_dataset
-from distdual.data.storage.location import Location
+from distdual.data.prediction_files import Rows, write_rows
+from distdual.data.prepare.open_sources import Files
+from distdual.data.preprocess.preprocessing import check_same
+from distdual.data.shard import Shard
+from distdual.data.sources.npy import ArrayNames
+from distdual.data.sources.tables import frame_table, is_frame
+from distdual.data.storage.location import Location, Place, as_location
 from distdual.data.validate import label_name
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Ints
 from distdual.model.io import Model, check_own_texts, load_model
+from distdual.model.raw_rows import RawShard, is_raw, label_codes, raw_shards, table_shards
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import stated
 from distdual.problems.registry import KindOrClass
@@ -26,45 +32,20 @@ from distdual.scan.shard_reader import streamed
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    labels: NDArray[Any]  # in data set order, one per example or token; numbers if all labels are
-    score: dict[str, float] | None  # None if the model's problem cannot score the data set's labels
+    labels: NDArray[Any]  # in the order of the data, one per example or token; numbers if all labels are
+    score: dict[str, float] | None  # None if there are no labels, or if the model's problem cannot score them
     lengths: Ints | None = None  # tokens per example, for sequences
+    scores: Floats | None = None  # (n,) or (n, K) decision values, if wanted
+    classes: NDArray[Any] | None = None  # the label that each column of `scores` belongs to
 
 
-def predict(
-    model: str | Location,
-    data: str | Location,
-    client: Any = None,
-    *,
-    cluster: ClusterConfig | None = None,
-    problem: KindOrClass | None = None,
-) -> Predictions:
-    """Predict every example of a data set, shard by shard, on a cluster if one is given.
+class Part(NamedTuple):
+    """The predictions of a shard."""
 
-    `problem` names the class of a model of a user's own problem.
-    """
-    known = load_model(model if isinstance(model, Location) else Location(model), problem)
-    source = data if isinstance(data, Location) else Location(data)
-    dataset = open_dataset(source.patient(RETRY_SECONDS))
-    check_features(known, dataset)
-    predicting = stated(known.problem)
-    classes = tuple(predicting.describe()["classes"])
-    judge = judge_of(predicting, classes, dataset.classes)
-    with open_executor(cluster or ClusterConfig(), dataset, predicting, client) as executor:
-        executor.publish(0, known.w)
-        shards = range(dataset.n_shards)
-        parts = list(executor.map_shards(predict_shard, shards, [judge] * len(shards)))
-    predicted = np.concatenate([part.predicted for part in parts])
-    labels = label_array(classes)[predicted] if classes and predicted.dtype.kind == "i" else predicted
-    lengths = [part.lengths for part in parts if part.lengths is not None]
-    score = add_up([part.score for part in parts])
-    return Predictions(labels, score, np.concatenate(lengths) if lengths else None)
-
-
-class PredictedShard(NamedTuple):
     predicted: NDArray[Any]
     score: dict[str, float] | None  # sums, where the labels are known to the model
-    lengths: Ints | None
+    lengths: Ints | None = None
+    decision: Floats | None = None
 
 
 class Judge(NamedTuple):
@@ -72,6 +53,153 @@ class Judge(NamedTuple):
 
     problem: Problem
     codes: list[int]
+
+
+class Predictor:
+    """A model that is about to predict: what its numbers mean, and which decision values are wanted."""
+
+    def __init__(self, model: Model, *, scores: bool = False) -> None:
+        self.model = model
+        self.problem = stated(model.problem)
+        self.names = tuple(self.problem.describe()["classes"])
+        self.classes = label_array(self.names)
+        self.scores = scores
+
+    def parts(self, data: Any, cluster: ClusterConfig, client: Any, arrays: ArrayNames) -> Iterator[Part]:
+        """The predictions for a data set, shard by shard; or for files or a data frame, some rows at a time."""
+        if is_frame(data):
+            return self.of_rows(table_shards(self.model, [frame_table(data)]))
+        place = as_location(data)
+        if is_raw(place):
+            return self.of_rows(raw_shards(self.model, Files([place], arrays=arrays)))
+        return self.of_dataset(open_dataset(place.patient(RETRY_SECONDS)), cluster, client)
+
+    def of_dataset(self, dataset: Dataset, cluster: ClusterConfig, client: Any) -> Iterator[Part]:
+        check_features(self.model, dataset)
+        judge = judge_of(self.problem, self.names, dataset.classes)
+        shards = range(dataset.n_shards)
+        with open_executor(cluster, dataset, self.problem, client) as executor:
+            executor.publish(0, self.model.w)
+            told = [(judge, self.scores)] * len(shards)
+            yield from executor.map_shards(predict_shard, shards, told)
+
+    def of_rows(self, rows: Iterable[RawShard]) -> Iterator[Part]:
+        for shard, labels in rows:
+            judge, y = None, shard.y
+            if labels is not None and self.names:
+                names, y = label_codes(labels)
+                judge = judge_of(self.problem, self.names, names)
+            elif labels is not None and labels.dtype.kind in "biuf":
+                judge, y = judge_of(self.problem, (), ()), labels.astype(np.float64)
+            yield predicted_part(self.problem, self.model.w, shard, y, judge, scores=self.scores)
+
+    def labels_of(self, predicted: NDArray[Any]) -> NDArray[Any]:
+        """Labels instead of codes."""
+        return self.classes[predicted] if self.names and predicted.dtype.kind == "i" else predicted
+
+
+def predict(
+    model: Place | Model,
+    data: Any,
+    client: Any = None,
+    *,
+    cluster: ClusterConfig | None = None,
+    problem: KindOrClass | None = None,
+    scores: bool = False,
+    x: str | None = None,
+    y: str | None = None,
+) -> Predictions:
+    """Predict every example of a data set, of files of rows, or of a data frame.
+
+    A data set is read shard by shard, on a cluster if one is given. Files (CSV, Parquet, svmlight, NumPy, Zarr) and
+    data frames hold raw rows, with or without labels, which are preprocessed as the training data were; `x` and `y`
+    name the arrays of an .npz file. `scores` asks for decision values. `problem` names the class of a model of a
+    user's own problem.
+    """
+    predictor = Predictor(model if isinstance(model, Model) else load_model(model, problem), scores=scores)
+    parts = list(predictor.parts(data, cluster or ClusterConfig(), client, ArrayNames(x, y)))
+    if not parts:
+        raise InputError(f"{data}: there are no rows to predict")
+    lengths = [part.lengths for part in parts if part.lengths is not None]
+    return Predictions(
+        predictor.labels_of(np.concatenate([part.predicted for part in parts])),
+        add_up([part.score for part in parts]),
+        np.concatenate(lengths) if lengths else None,
+        np.concatenate([part.decision for part in parts]) if scores else None,
+        predictor.classes if scores and predictor.names else None,
+    )
+
+
+class Written(NamedTuple):
+    """What `predict_to` has done."""
+
+    n_examples: int
+    score: dict[str, float] | None
+
+
+def predict_to(
+    out: Location,
+    model: Place | Model,
+    data: Any,
+    client: Any = None,
+    *,
+    cluster: ClusterConfig | None = None,
+    problem: KindOrClass | None = None,
+    scores: bool = False,
+    top: int | None = None,
+    x: str | None = None,
+    y: str | None = None,
+) -> Written:
+    """The same, written to a file as predictions come, so that memory does not grow with the number of rows.
+
+    `top` adds the K best classes of each row, in order, with their decision values.
+    """
+    known = model if isinstance(model, Model) else load_model(model, problem)
+    predictor = Predictor(known, scores=scores or top is not None)
+    if top is not None and not 1 <= top <= len(predictor.names):
+        raise InputError(f"--top takes from 1 to the {len(predictor.names)} classes of the model, got {top}")
+    judged: list[dict[str, float] | None] = []
+
+    def rows() -> Iterator[Rows]:
+        for part in predictor.parts(data, cluster or ClusterConfig(), client, ArrayNames(x, y)):
+            judged.append(part.score)
+            if len(judged) > 1:
+                judged[:] = [summed(judged)]
+            yield columns_of(predictor, part, scores=scores, top=top, lines=out.url.endswith(".txt"))
+
+    n = write_rows(rows(), out)
+    if not judged:
+        raise InputError(f"{data}: there are no rows to predict")
+    return Written(n, add_up(judged))
+
+
+def summed(scores: list[dict[str, float] | None]) -> dict[str, float] | None:
+    """Sums over shards as one; None if any has none."""
+    there = [score for score in scores if score is not None]
+    if len(there) < len(scores):
+        return None
+    return {name: sum(score[name] for score in there) for name in there[0]}
+
+
+def columns_of(predictor: Predictor, part: Part, *, scores: bool, top: int | None, lines: bool) -> Rows:
+    """The columns of a file of predictions; in a text file, a line has all tags of a sequence."""
+    labels = predictor.labels_of(part.predicted)
+    if part.lengths is not None and lines:
+        labels = np.array(list(lines_of(labels, part.lengths)), dtype=object)
+    columns: dict[str, NDArray[Any]] = {"prediction": labels}
+    decision = part.decision
+    if scores and decision is not None:
+        if decision.ndim == 1:
+            columns["score"] = decision
+        else:
+            columns |= {f"score {name}": decision[:, k] for k, name in enumerate(predictor.names)}
+    if top is not None and decision is not None:
+        every = decision if decision.ndim == 2 else np.stack([-decision, decision], axis=1)
+        best = np.argsort(-every, axis=1, kind="stable")[:, :top]
+        for k in range(top):
+            columns[f"class {k + 1}"] = predictor.classes[best[:, k]]
+            columns[f"score of class {k + 1}"] = np.take_along_axis(every, best[:, k : k + 1], axis=1)[:, 0]
+    return columns
 
 
 def judge_of(problem: Problem, classes: tuple[str, ...], labels: tuple[str, ...]) -> Judge | None:
@@ -85,7 +213,7 @@ def judge_of(problem: Problem, classes: tuple[str, ...], labels: tuple[str, ...]
 
 
 def check_features(model: Model, dataset: Dataset) -> None:
-    """Raise if feature numbers mean something else than in training."""
+    """Raise if features mean something else than in training, or have another scale."""
     check_own_texts(model.problem, dataset)
     found, known = dataset.layout.numbering, model.data.numbering
     if found and known and found != known:
@@ -93,6 +221,9 @@ def check_features(model: Model, dataset: Dataset) -> None:
             f"{dataset.location}: features are numbered otherwise than in the data set that the model was trained on, "
             f"{model.data.url}; prepare it with --vocabulary, or --grammar, and that data set"
         )
+    if model.preprocessing is not None:
+        remedy = "prepare it with --like and the model"
+        check_same(model.preprocessing, dataset, "the model was trained on features", remedy)
     check_width(model.problem.describe()["n_features"], dataset)
 
 
@@ -102,18 +233,27 @@ def check_width(expected: int, dataset: Dataset) -> None:
         raise InputError(f"{dataset.location}: {found} features, but the model was trained with {expected}")
 
 
-def predict_shard(source: Source, problem: Problem, w: Floats, shard: int, judge: Judge | None) -> PredictedShard:
+def predict_shard(source: Source, problem: Problem, w: Floats, shard: int, told: tuple[Judge | None, bool]) -> Part:
     """Predict one shard, and sum its scores if there is a judge, on a worker."""
     with streamed(source, shard) as loaded:
-        found = loaded.shard
-        predicted = problem.predict(w, found)
-        spelt = problem.spell(found, predicted)
-        lengths = None if found.tokens is None or spelt is not None else np.diff(found.tokens)
-        score = None
-        if judge is not None:
-            y = np.array(judge.codes)[found.y] if judge.codes else found.y
-            score = judge.problem.score_shard(found, y, predicted)
-        return PredictedShard(predicted if spelt is None else spelt, score, lengths)
+        judge, scores = told
+        return predicted_part(problem, w, loaded.shard, loaded.shard.y, judge, scores=scores)
+
+
+def predicted_part(
+    problem: Problem, w: Floats, shard: Shard, labels: NDArray[Any], judge: Judge | None, *, scores: bool
+) -> Part:
+    predicted = problem.predict(w, shard)
+    spelt = problem.spell(shard, predicted)
+    lengths = None if shard.tokens is None or spelt is not None else np.diff(shard.tokens)
+    score = None
+    if judge is not None:
+        y = np.array(judge.codes)[labels] if judge.codes else labels
+        score = judge.problem.score_shard(shard, y, predicted)
+    decision = problem.decision(w, shard) if scores else None
+    if scores and decision is None:
+        raise InputError(f"a {problem.kind} model has no decision values; leave --scores and --top out")
+    return Part(predicted if spelt is None else spelt, score, lengths, decision)
 
 
 def add_up(scores: list[dict[str, float] | None]) -> dict[str, float] | None:
@@ -121,10 +261,9 @@ def add_up(scores: list[dict[str, float] | None]) -> dict[str, float] | None:
 
     A mean over nothing, such as the recall without spans, is left out.
     """
-    there = [score for score in scores if score is not None]
-    if len(there) < len(scores):
+    total = summed(scores)
+    if total is None:
         return None
-    total = {name: sum(score[name] for score in there) for name in there[0]}
     by = {name: total.get(f"n:{name}", total["n"]) for name in total if name != "n" and not name.startswith("n:")}
     return {name: total[name] / n for name, n in by.items() if n}
 
@@ -149,22 +288,3 @@ def lines_of(labels: NDArray[Any], lengths: Ints | None) -> Iterator[str]:
         return
     for tags in np.split(labels, np.cumsum(lengths)[:-1]):
         yield " ".join(map(str, tags))
-
-
-def check_output(out: str) -> None:
-    if not out.endswith((".txt", ".npy")):
-        raise InputError(f"{out}: predictions are written as .txt or .npy; give the file such an ending")
-
-
-def save_predictions(labels: NDArray[Any], out: Location, lengths: Ints | None = None) -> None:
-    """Write one example per line to a .txt file, tags of a sequence separated by blanks, or a flat array to .npy."""
-    check_output(out.url)
-    folder, slash, name = out.url.rpartition("/")
-    place = Location(folder or slash or ".", out.storage_options)
-    if name.endswith(".txt"):
-        content = "".join(f"{line}\n" for line in lines_of(labels, lengths)).encode()
-    else:
-        buffer = io.BytesIO()
-        np.save(buffer, labels.astype(np.str_) if labels.dtype.kind == "O" else labels, allow_pickle=False)
-        content = buffer.getvalue()
-    place.write(name, content)

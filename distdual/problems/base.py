@@ -6,7 +6,7 @@ P(w) = 1/2 ||w||²  +  C Σ_i cost_i · ξ_i(w),     ξ_i(w) = max(0, max_j ( l_
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard
-from distdual.kernels.rows import Floats, Int32s, Ints, copy_runs
+from distdual.kernels.rounding import SINGLE, are_whole, longest_row, row_norm_bound
+from distdual.kernels.rows import DenseRows, Floats, Int32s, Ints, OuterRows, copy_runs
 
 
 class Keys(NamedTuple):
@@ -59,11 +60,31 @@ class Constraints(NamedTuple):
         )
 
 
+class Magnitude(NamedTuple):
+    """How large the numbers are that slacks are computed from, over all constraints of some examples.
+
+    What rounding can do to slacks, rows and margins follows from it, see `scan/loss_error.py` and `solver/proven.py`.
+    """
+
+    terms: float = 0.0  # roundings that a product can pass through on its way into a slack
+    row: float = 0.0  # largest ||x_ij||, with each term that is added up taken by its absolute value
+    margin: float = 0.0  # largest |l_ij|
+    stacked: float = 0.0  # the largest loss that is added up together with scores
+    stored: float = 0.0  # ||row as built − x_ij|| relative to `row`
+    missed: float = 0.0  # how far the maximum can lie above the slack found, relative to `row` · ||w||
+    cost: float = 0.0  # largest cost
+
+    def joined(self, other: "Magnitude") -> "Magnitude":
+        """That of the examples of both."""
+        return Magnitude(*map(max, self, other))
+
+
 class Offenders(NamedTuple):
     """The worst constraint of every example of a shard."""
 
     slack: Floats  # (n,) ξ_i(w); 0 where no constraint is violated
     keys: Keys  # which one it is
+    magnitude: Magnitude | None = None  # where the oracle has looked at it anyway
 
 
 class Problem(ABC):
@@ -86,6 +107,9 @@ class Problem(ABC):
 
     `describe` gives the SHA-256 of each under its name.
     """
+
+    estimator: ClassVar[str | None] = None
+    """The name of the estimator in `distdual` that a model of this problem becomes."""
 
     uses_margin: ClassVar[bool] = False
     """True if a data set's margin column means something here; elsewhere such a data set is refused."""
@@ -110,6 +134,13 @@ class Problem(ABC):
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
         """For each example the maximiser of l_ij − ⟨w, x_ij⟩. NaN in the data must show as NaN slack."""
 
+    def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:
+        """How large the numbers behind the slacks are; unless a problem knows better, as large as in what was found."""
+        if found.magnitude is not None:
+            return found.magnitude
+        violated = np.flatnonzero(found.slack > 0)
+        return magnitude_of(self.constraints(replace(shard, kept=False), violated, found.keys.take(violated)))
+
     @abstractmethod
     def costs(self, shard: Shard) -> Floats:
         """(n,) what one unit of each example's slack costs, before C."""
@@ -124,6 +155,10 @@ class Problem(ABC):
     @abstractmethod
     def predict(self, w: Floats, shard: Shard) -> NDArray[Any]:
         """The prediction for each entry of `shard.y`, in the same coding."""
+
+    def decision(self, w: Floats, shard: Shard) -> Floats | None:  # noqa: ARG002
+        """(n,) or (n, K) decision values of each example, for problems that have them."""
+        return None
 
     def part(self, first: int, end: int) -> "Problem":  # noqa: ARG002
         """The part of the problem that scans of examples first … end − 1 need; it is sent to their worker."""
@@ -160,3 +195,26 @@ def json_value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     return list(value) if isinstance(value, tuple) else value
+
+
+def magnitude_of(constraints: Constraints) -> Magnitude:
+    """The magnitude of given constraints; that of others is taken to be the same."""
+    rows, factor = constraints.rows, 1.0
+    if isinstance(rows, OuterRows):
+        rows, factor = rows.x, 2.0 * float(np.abs(rows.scale).max(initial=0.0))
+    margin = float(np.abs(constraints.margin).max(initial=0.0))
+    return Magnitude(longest_row(rows) + 4, factor * row_norm_bound(rows), margin, margin)
+
+
+def path_magnitude(shard: Shard, n_parts: int, margin: float, scale: float = 1.0) -> Magnitude:
+    """For structures such as paths and trees, whose score adds up those of tokens and `n_parts` more a token.
+
+    Each of two structures counts twice: inference compares rounded scores, and then adds up those of the one it found.
+    """
+    assert shard.tokens is not None
+    longest = float(np.diff(shard.tokens).max(initial=0))
+    row = 4.0 * scale * longest * (shard.norm_bound() + n_parts)
+    values = shard.x.values if isinstance(shard.x, DenseRows) else shard.x.trimmed().values
+    stored = 0.0 if scale == 1.0 and are_whole(values.reshape(-1)) else SINGLE
+    terms = longest_row(shard.x) + (n_parts + 2) * longest + 4
+    return Magnitude(terms, row, longest * margin, scale * longest * margin, stored)

@@ -17,14 +17,15 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import Features, Floats, Int32s, Ints, dot
-from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, linear_rows, scores
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
+from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, linear_magnitude, linear_rows, scores
 
 
 @dataclass(frozen=True, kw_only=True)
 class Binary(Problem):
     kind: ClassVar[str] = "binary"
     data_spec: ClassVar[DataSpec] = DataSpec(n_classes=2)
+    estimator: ClassVar[str | None] = "SVC"
     uses_margin: ClassVar[bool] = True
     many_constraints: ClassVar[bool] = False
 
@@ -56,6 +57,10 @@ class Binary(Problem):
         find_slacks(shard.x, shard.y, margin, w, bias_score, slack)
         return Offenders(slack, Keys.none(shard.n_examples))
 
+    def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:  # noqa: ARG002 - known from the shard alone
+        margin = 1.0 if shard.margin is None else float(np.abs(shard.margin).max(initial=0.0))
+        return linear_magnitude(shard, self.bias, margin)
+
     def costs(self, shard: Shard) -> Floats:
         return costs_by_class(self.class_cost, self.classes, shard)
 
@@ -70,6 +75,10 @@ class Binary(Problem):
 
     def predict(self, w: Floats, shard: Shard) -> NDArray[np.int32]:
         return (scores(w, shard, self.bias) > 0).astype(np.int32)
+
+    def decision(self, w: Floats, shard: Shard) -> Floats:
+        """Above 0 for the second class."""
+        return scores(w, shard, self.bias)
 
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
         return {"n": float(len(y)), "accuracy": float((y == predicted).sum())}

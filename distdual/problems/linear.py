@@ -7,8 +7,10 @@ import numpy as np
 from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
+from distdual.kernels.rounding import MARGIN, longest_row
 from distdual.kernels.row_copies import copied
 from distdual.kernels.rows import Features, Floats, Ints, ReferredRows, dot
+from distdual.problems.base import Magnitude
 
 
 def check_bias(bias: float) -> None:
@@ -29,6 +31,12 @@ def costs_by_class(class_cost: Mapping[str, float], classes: tuple[str, ...], sh
     by_class = np.array([class_cost.get(label, 1.0) for label in classes])
     cost: Floats = by_class[shard.y]
     return cost if shard.cost is None else cost * shard.cost
+
+
+def linear_magnitude(shard: Shard, bias: float, margin: float) -> Magnitude:
+    """For constraints whose row is ±(features, bias)."""
+    norm = MARGIN * float(np.hypot(shard.norm_bound(), np.float32(bias)))
+    return Magnitude(longest_row(shard.x) + 4, norm, margin)
 
 
 def scores(w: Floats, shard: Shard, bias: float) -> Floats:

@@ -28,8 +28,8 @@ from distdual.kernels.rows import (
     csr_add_blocks,
     csr_add_twelves,
 )
-from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, linear_rows
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
+from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, linear_magnitude, linear_rows
 
 SCORES = 2**15  # that are computed together: what comes after finds them near
 FEW, MANY = 4, 2 * TWELVE  # classes between which scores of sparse features are computed twelve at a time
@@ -38,6 +38,7 @@ FEW, MANY = 4, 2 * TWELVE  # classes between which scores of sparse features are
 @dataclass(frozen=True, kw_only=True)
 class Multiclass(Problem):
     kind: ClassVar[str] = "multiclass"
+    estimator: ClassVar[str | None] = "SVC"
     oracle_work: ClassVar[float] = 2.0
     reads_often: ClassVar[bool] = True
 
@@ -86,6 +87,11 @@ class Multiclass(Problem):
             find_worst(scores, y, losses, rescaled, slack[begin:end], worst[begin:end])
         return Offenders(slack, Keys(np.arange(shard.n_examples + 1), worst))
 
+    def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:  # noqa: ARG002 - known from the shard alone
+        largest = float(self.losses.max())
+        one = linear_magnitude(shard, self.bias, largest)
+        return one._replace(row=2.0 * one.row * (largest if self.rescaling == "slack" else 1.0))
+
     def costs(self, shard: Shard) -> Floats:
         return costs_by_class(self.class_cost, self.classes, shard)
 
@@ -110,6 +116,11 @@ class Multiclass(Problem):
     def predict(self, w: Floats, shard: Shard) -> NDArray[np.int32]:
         parts = [scores.argmax(axis=1) for _, scores in self.score_blocks(w, shard)]
         return np.concatenate(parts).astype(np.int32) if parts else np.empty(0, dtype=np.int32)
+
+    def decision(self, w: Floats, shard: Shard) -> Floats:
+        """(n, K): the highest is the prediction."""
+        parts = [scores for _, scores in self.score_blocks(w, shard)]
+        return np.concatenate(parts) if parts else np.empty((0, len(self.classes)))
 
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
         found = {"n": float(len(y)), "accuracy": float((y == predicted).sum())}

@@ -17,14 +17,15 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import Floats, Int32s, Ints
-from distdual.problems.base import Constraints, Keys, Offenders, Problem
-from distdual.problems.linear import check_bias, linear_rows, scores
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
+from distdual.problems.linear import check_bias, linear_magnitude, linear_rows, scores
 
 
 @dataclass(frozen=True, kw_only=True)
 class Regression(Problem):
     kind: ClassVar[str] = "regression"
     data_spec: ClassVar[DataSpec] = DataSpec(labels="targets")
+    estimator: ClassVar[str | None] = "SVR"
     many_constraints: ClassVar[bool] = False
 
     n_features: int
@@ -52,6 +53,10 @@ class Regression(Problem):
         find_sides(scores(w, shard, self.bias), shard.y, self.epsilon, slack, side)
         return Offenders(slack, Keys(np.arange(shard.n_examples + 1), side))
 
+    def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:  # noqa: ARG002 - known from the shard alone
+        margin = float(np.abs(shard.y).max(initial=0.0)) + self.epsilon
+        return linear_magnitude(shard, self.bias, margin)._replace(stacked=self.epsilon)
+
     def costs(self, shard: Shard) -> Floats:
         return np.ones(shard.n_examples) if shard.cost is None else shard.cost
 
@@ -63,6 +68,9 @@ class Regression(Problem):
         )
 
     def predict(self, w: Floats, shard: Shard) -> Floats:
+        return scores(w, shard, self.bias)
+
+    def decision(self, w: Floats, shard: Shard) -> Floats:
         return scores(w, shard, self.bias)
 
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:

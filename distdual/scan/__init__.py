@@ -5,5 +5,6 @@ cv_folds            the examples that a cross-validation run leaves out
 slack_groups        examples that share a slack, and the constraint of such a group
 group_members_file  files that record which examples a group's row combines
 recent_offenders    violated constraints among the latest offenders, without inference
+loss_error          the rounding of a shard's loss, and what no exact oracle returns
 scan                the scan of one shard, and its report
 """

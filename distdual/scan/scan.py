@@ -11,11 +11,12 @@ from distdual.data.shard import Shard
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Ints, product
-from distdual.problems.base import Constraints, Offenders, Problem
+from distdual.problems.base import Constraints, Magnitude, Offenders, Problem
 from distdual.problems.constraint_hash import Identities, are_new, identities
 from distdual.problems.latent.base import Completed
 from distdual.scan.cv_folds import Fold
 from distdual.scan.group_members_file import Notes
+from distdual.scan.loss_error import LossError, checked, loss_error
 from distdual.scan.recent_offenders import recent_offenders
 from distdual.scan.shard_reader import Loaded, Openable, made_lean, streamed
 from distdual.scan.slack import EXAMPLE, Slack
@@ -72,6 +73,8 @@ class ShardReport(NamedTuple):
     ticket: int = 0
     gets: int = 0
     worker: str = ""  # its name; "" for this process
+    error: LossError = LossError()  # how far rounding can have put `loss` off
+    magnitude: Magnitude = Magnitude()  # of the examples scanned
 
 
 def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> ShardReport:
@@ -87,6 +90,7 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
         left_out = scan.fold.holds(np.arange(shard.first, shard.first + shard.n_examples))
         found = found._replace(slack=np.where(left_out, 0.0, found.slack))
     costs = problem.costs(shard)
+    found = checked(problem, shard, found, w)
     loss = product(costs, found.slack)
     if not np.isfinite(loss):
         row = int(np.argmax(~np.isfinite(found.slack)))
@@ -95,6 +99,7 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
             "its features are NaN, infinite or too large"
         )
     constraints, shown = offending(problem, shard, found, scan)
+    size = problem.magnitude(shard, found)._replace(cost=float(costs.max(initial=0.0)))
     return ShardReport(
         shard.number,
         scan.version,
@@ -108,6 +113,8 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
         time.perf_counter() - begin,
         scan.ticket,
         loaded.gets,
+        error=loss_error(size, costs, loss),
+        magnitude=size,
     )
 
 

@@ -1,6 +1,7 @@
 """The solver: maximises the dual over the constraints that scans found.
 
 regularizer   the regulariser R(w), its conjugate, and priors
+proven        R(w), R*(v) and D(α) with bounds on their rounding
 metric        inner products and updates of w under R
 growable      arrays that grow in place
 cache_index   slots of the cache, sorted by slack group
@@ -11,7 +12,7 @@ group_step    one ascent step on a group
 extrapolate   steps along the direction of several sweeps
 sweep         sweeps of coordinate ascent over groups
 free_set_cg   conjugate gradients on the free α
-gap           the relative duality gap
+gap           the relative duality gap, and when it certifies
 ascent_plan   limits of one ascent
 solver        the warm-started maximiser of D(α)
 """

@@ -18,6 +18,8 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Ints, product
 
+EIGENVALUE_ERROR = 1e-14  # of the least eigenvalue, relative to the largest, for each weight
+
 
 @dataclass(frozen=True)
 class Prior:
@@ -82,6 +84,16 @@ class Prior:
         if self.nonnegative is not None:
             floor[self.nonnegative] = 0.0
         return floor
+
+    @cached_property
+    def least_precision(self) -> float:
+        """A lower bound of the eigenvalues of Λ."""
+        if self.precision is None:
+            return 1.0
+        if not self.full:
+            return float(self.precision.min())
+        values = np.linalg.eigvalsh(self.precision)
+        return float(values[0] - EIGENVALUE_ERROR * len(values) * values[-1])
 
     @cached_property
     def _cholesky(self) -> tuple[Floats, bool]:

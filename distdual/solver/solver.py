@@ -5,20 +5,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from distdual.kernels.rounding import MARGIN, Enclosed, enclosed_product
 from distdual.kernels.rows import Floats, Ints, product
-from distdual.problems.base import Constraints
+from distdual.problems.base import Constraints, Magnitude
 from distdual.solver.ascent_plan import UNLIMITED_SWEEPS, Ascent
 from distdual.solver.cache import ConstraintCache, View
 from distdual.solver.extrapolate import PACE
 from distdual.solver.free_set_cg import ascend_face
 from distdual.solver.gap import relative_gap
 from distdual.solver.growable import ROOM, Room
+from distdual.solver.proven import Mass, dual, lower_bound
 from distdual.solver.regularizer import Prior
 from distdual.solver.sweep import (
     add_rows,
     cache_loss,
     climb_shared,
     climb_single,
+    group_losses,
     shuffle_runs,
     sweep_shared,
     sweep_single,
@@ -31,7 +34,7 @@ SWEEP_WORK = 1000  # fixed cost of a sweep, in updates
 EASY = 16.0  # mean C ||x||² of the first stage on the way to a large C: about as many visits take α from 0 to C
 NO_MEAN: Floats = np.empty(0)
 SAVED_ARRAYS = ("v", "w", "mean", "average", "random")
-SAVED_NUMBERS = ("n_averaged", "updates", "lower", "claim", "reached", "trust", "stage")
+SAVED_NUMBERS = ("n_averaged", "updates", "lower", "rounding", "claim", "reached", "trust", "stage")
 
 
 class Sweep(NamedTuple):
@@ -60,7 +63,10 @@ class Solver:
         self.sample = np.random.default_rng([seed, 2])
         self._view: View | None = None
         self.should_stop: Callable[[], bool] = lambda: False
-        self.lower = self.dual_objective()
+        self.magnitude = Magnitude()  # of all examples that constraints in the cache come from
+        self.combined: Callable[[], tuple[int, int]] = lambda: (1, 0)  # most examples of a row; rows made of others
+        self.lower, self.rounding = -np.inf, 0.0  # the lower bound, and what it leaves for rounding
+        self.offer(self.proven_dual())
 
     def insert(self, *parts: Constraints, references: Sequence[Ints] = ()) -> Ints:
         """Add the new ones among these constraints and return their slots; the first call also adds w_k ≥ 0."""
@@ -196,8 +202,25 @@ class Solver:
             view = self._arrays()
             add_rows(view.rows, view.alpha, self.v)
             self.w[:] = self.prior.weights(self.v)
-        self.lower = max(self.lower, self.dual_objective())  # coalescing may lower it by rounding
+        self.offer(self.proven_dual())
         return self.lower
+
+    def offer(self, found: Enclosed) -> None:
+        """Keep the highest lower bound; coalescing may lower it by rounding."""
+        if found.low > self.lower:
+            self.lower, self.rounding = found.low, found.value - found.low
+
+    def meet(self, magnitude: Magnitude) -> None:
+        """Learn how large the numbers are that the rows of coming constraints are made of."""
+        self.magnitude = self.magnitude.joined(magnitude)
+
+    def proven_dual(self) -> Enclosed:
+        """D(α) at v as `bound` rebuilds it, or D(0) if that is higher, with a bound on rounding."""
+        (members, remixed), alpha = self.combined(), self.cache.alpha.view
+        together = members * max(1.0, self.magnitude.cost) if members > 1 else 1.0
+        mass = Mass(MARGIN * together * float(alpha.sum()), np.count_nonzero(alpha) + members + remixed + 4.0)
+        linear = enclosed_product(self.cache.margin.view, alpha)
+        return lower_bound(self.prior, dual(self.prior, linear, self.v, mass, self.magnitude))
 
     def cache_upper(self) -> float:
         """Return P of the cached constraints at the candidate weights, which steers the solver but is not a bound."""
@@ -213,6 +236,17 @@ class Solver:
             return 0.0
         view = self._arrays()
         return cache_loss(view.rows, view.margin, view.members, view.group_indptr, view.capacity, w)
+
+    def losses_between(self, w: Floats, first: Ints, *, together: bool) -> Floats:
+        """The loss at w over the cached constraints of each shard, or of all together."""
+        losses = np.zeros(1 if together else len(first) - 1)
+        if len(self.cache):
+            view, each = self._arrays(), np.zeros(self.cache.n_groups)
+            group_losses(view.rows, view.margin, view.members, view.group_indptr, view.capacity, w, each)
+            own = self.cache.group_example >= 0
+            shard = np.searchsorted(first, self.cache.group_example[own], side="right") - 1
+            losses += np.bincount(np.zeros_like(shard) if together else shard, each[own], minlength=len(losses))
+        return losses
 
     def start_from(self, constraints: Constraints, alpha: Floats, references: Sequence[Ints] = ()) -> None:
         """Insert constraints with their α, which the caller has made feasible."""
@@ -232,7 +266,7 @@ class Solver:
             used, room = np.add.reduceat(alpha[cache.members], first), most[cache.members[first]]
             share = np.divide(room, used, out=np.ones(len(used)), where=used > room)
             alpha[cache.members] *= np.repeat(share, np.diff(cache.group_indptr))
-        self._view, self.mean, self.lower = None, NO_MEAN, -np.inf
+        self._view, self.mean, self.lower, self.rounding = None, NO_MEAN, -np.inf, 0.0
         self.bound()
 
     def replace(self, constraints: Constraints, alpha: Floats, references: Sequence[Ints] = ()) -> None:
@@ -254,13 +288,13 @@ class Solver:
         if len(alpha):
             slots = self.insert(*parts)
             self.cache.alpha.view[slots] = alpha
-        self._view, self.mean, self.lower = None, NO_MEAN, -np.inf
+        self._view, self.mean, self.lower, self.rounding = None, NO_MEAN, -np.inf, 0.0
         self.average[:], self.n_averaged = 0.0, 0
         self.bound()
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The state besides the cache: arrays, and values that JSON can hold apart from infinities."""
-        numbers = {name: getattr(self, name) for name in SAVED_NUMBERS}
+        numbers = {name: getattr(self, name) for name in SAVED_NUMBERS} | {"magnitude": list(self.magnitude)}
         return {name: getattr(self, name) for name in SAVED_ARRAYS}, {
             **numbers,
             "sample": self.sample.bit_generator.state,
@@ -272,6 +306,7 @@ class Solver:
             setattr(self, name, arrays[name])
         for name in SAVED_NUMBERS:
             setattr(self, name, values[name])
+        self.magnitude = Magnitude(*values["magnitude"])
         self.sample.bit_generator.state = values["sample"]
 
     def multipliers(self) -> Floats:

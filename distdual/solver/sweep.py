@@ -255,9 +255,25 @@ def cache_loss(rows: Rows, margin: Floats, members: Ints, group_indptr: Ints, ca
     """Σ_i C_i · max(0, max_k l_k − ⟨w, x_k⟩) over the cached constraints that have a slack, all at this w."""
     loss = 0.0
     for group in range(len(capacity)):
-        worst = 0.0
-        for s in range(group_indptr[group], group_indptr[group + 1]):
-            worst = max(worst, margin[members[s]] - dot(rows, members[s], w))
-        if capacity[group] < np.inf:
-            loss += capacity[group] * worst
+        loss += group_loss(rows, margin, members, group_indptr, capacity, w, group)
     return loss
+
+
+@bare_kernel
+def group_losses(
+    rows: Rows, margin: Floats, members: Ints, group_indptr: Ints, capacity: Floats, w: Floats, losses: Floats
+) -> None:
+    """The same of each group; fills `losses`."""
+    for group in range(len(capacity)):
+        losses[group] = group_loss(rows, margin, members, group_indptr, capacity, w, group)
+
+
+@inlined_kernel
+def group_loss(
+    rows: Rows, margin: Floats, members: Ints, group_indptr: Ints, capacity: Floats, w: Floats, group: int
+) -> float:
+    """C_i · max(0, max_k l_k − ⟨w, x_k⟩) of one group; 0 without a slack."""
+    worst = 0.0
+    for s in range(group_indptr[group], group_indptr[group + 1]):
+        worst = max(worst, margin[members[s]] - dot(rows, members[s], w))
+    return float(capacity[group] * worst) if capacity[group] < np.inf else 0.0

@@ -10,7 +10,8 @@ import pytest
 import zarr
 
 from distdual import train, verify
-from distdual.certificate.verify import Verification, shorter
+from distdual.certificate.check_shard import shorter
+from distdual.certificate.verify import Verification
 from distdual.config import ClusterConfig, LocalCluster
 from distdual.data.prepare.api import prepare_arrays
 from distdual.data.storage.location import Location

@@ -219,7 +219,7 @@ def test_pieces_of_different_weights_prove_nothing():
     with pytest.raises(CertificateError, match="losses at different weights"):
         upper_bound(np.zeros(2), 5, whole_shards(pieces), C=1.0, n_shards=2)
     same = [piece._replace(version=5) for piece in pieces]
-    assert upper_bound(np.zeros(2), 5, whole_shards(same), C=1.0, n_shards=2) == 7.0
+    assert upper_bound(np.zeros(2), 5, whole_shards(same), C=1.0, n_shards=2).value == 7.0
 
 
 def test_a_slot_gets_as_many_scans_as_last_while_the_coordinator_is_busy():

@@ -124,7 +124,7 @@ def test_an_optimum_of_zero_has_gap_zero_with(made, tmp_path):
 def test_features_that_are_all_zero_leave_the_loss_to_the_margins(tmp_path):
     made = examples(0, 40, D)._replace(x=np.zeros((40, D), dtype=np.float32))
     outcome = run(stored(tmp_path / "set", made), binary(), C=0.5)
-    assert outcome.certificate.upper == outcome.certificate.lower == pytest.approx(20.0)
+    assert (outcome.certificate.lower, outcome.certificate.upper) == pytest.approx((20.0, 20.0), rel=1e-12)
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_a_streamed_pass_reads_each_shard_once_however_often_it_scans_it(kind, s
     assert dataset.n_shards == 3
     assert outcome.certificate.gap <= 1e-4
     assert outcome.certificate.upper == pytest.approx(whole_objective(problem, dataset, outcome.w, 1.0))
-    assert totals.bytes_read == totals.passes * once
+    assert (totals.passes - 2) * once < totals.bytes_read <= totals.passes * once  # the last window may still be there
     assert 300 * (totals.passes - 1) * visits < totals.oracle_calls <= 300 * totals.passes * visits
 
 

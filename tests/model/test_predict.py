@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from distdual.coordinator.run import train
+from distdual.data.prediction_files import check_output, write_rows
 from distdual.data.prepare.api import prepare_arrays
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.model.io import load_model
-from distdual.model.predict import label_array, predict, save_predictions
+from distdual.model.predict import label_array, predict
 from tests.build import examples
 from tests.shell import call
 
@@ -95,8 +96,8 @@ def test_labels_become_numbers_only_if_they_are_spelt_as_such(classes: tuple[str
 
 @pytest.mark.parametrize("labels", [np.array([1, -1]), np.array([0.5, 1.0]), np.array(["näh", "yes"])])
 def test_what_was_saved_can_be_read(labels: Any, location: Location) -> None:
-    save_predictions(labels, location / "labels.npy")
-    save_predictions(labels, location / "labels.txt")
+    write_rows([{"prediction": labels}], location / "labels.npy")
+    write_rows([{"prediction": labels}], location / "labels.txt")
     assert np.load(io.BytesIO(location.read("labels.npy")), allow_pickle=False).tolist() == labels.tolist()
     assert location.read("labels.txt").decode() == "".join(f"{label}\n" for label in labels)
 
@@ -106,7 +107,7 @@ def test_a_relative_place_is_below_the_current_folder(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    save_predictions(np.array([1]), Location(name))
+    write_rows([{"prediction": np.array([1])}], Location(name))
     assert (tmp_path / name).read_text() == "1\n"
 
 
@@ -114,16 +115,16 @@ def test_a_relative_place_is_below_the_current_folder(
 def test_a_file_in_the_root_folder_lands_there() -> None:
     target = Path(f"/distdual-test-{os.getpid()}.txt")
     try:
-        save_predictions(np.array([1]), Location(str(target)))
+        write_rows([{"prediction": np.array([1])}], Location(str(target)))
         assert target.read_text() == "1\n"
     finally:
         target.unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("name", ["labels.csv", "labels", "txt"])
+@pytest.mark.parametrize("name", ["labels.json", "labels", "txt"])
 def test_other_endings_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"\.txt or \.npy"):
-        save_predictions(np.array([1]), Location(str(tmp_path / name)))
+        check_output(str(tmp_path / name))
     assert not list(tmp_path.iterdir())
 
 

@@ -2,7 +2,6 @@
 
 api         the functions that write a data set from files or arrays
 pipeline    the stream of blocks through checks, scaling, split and shuffle into a data set
-scale       scaling of features, with the standard deviations of columns found in one pass
 shuffle     external shuffle: random order for more examples than fit in memory
 shard_cuts  chunk lengths, and the examples at which one shard ends and the next begins
 writer      the writer of a data set

@@ -1,35 +1,30 @@
-"""The functions that write a data set from files or arrays: `prepare` and `prepare_arrays`."""
+"""The functions that write a data set: from files, arrays or data frames."""
 
 import os
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from distdual.data.data_spec import DataSpec
+from distdual.data.prepare.open_sources import FORMATS, OWN_FORMATS, TABLES, Files, file_sources
 from distdual.data.prepare.pipeline import Summary, write
 from distdual.data.prepare_options import Options, check_choice
+from distdual.data.preprocess.stored import Like, read_like
+from distdual.data.preprocess.table_options import TableOptions
 from distdual.data.sources.arrays import blocks_from_arrays, width_of
 from distdual.data.sources.base import Attached, Opened, Source
-from distdual.data.sources.conll import text_from
-from distdual.data.sources.npy import blocks_from_npy, blocks_from_npz, npz_width
-from distdual.data.sources.open_file import open_decompressed
+from distdual.data.sources.conll import text_from, text_like
+from distdual.data.sources.npy import ArrayNames
 from distdual.data.sources.sequences import blocks_from_ragged, ragged
-from distdual.data.sources.svmhmm import blocks_from_svmhmm
-from distdual.data.sources.svmlight import blocks_from_svmlight
-from distdual.data.storage.location import Location
+from distdual.data.sources.source_files import expanded
+from distdual.data.sources.table_blocks import check_grouped, known_tables, new_tables
+from distdual.data.sources.tables import READERS, Table, frame_table
+from distdual.data.storage.location import Location, Place, as_location
 from distdual.errors import InputError
-from distdual.problems.registry import BUILT_IN, KINDS, class_of, is_own
+from distdual.problems.registry import KINDS, class_of, is_own
 
-__all__ = ["FORMATS", "KINDS", "Options", "Summary", "prepare", "prepare_arrays"]
-
-Place = Location | str | os.PathLike[str]
-
-OWN_FORMATS = {cls: cls.data_spec.own_format for cls in BUILT_IN if cls.data_spec.own_format is not None}
-FORMATS = ("svmlight", "svmhmm", "conll", "npz", "npy", *(own.name for own in OWN_FORMATS.values()))
-GUESS_BYTES = 1 << 16
-SVMLIGHT_LINE = re.compile(rb"[+-]?[0-9.][0-9.eE+-]*(\s+qid:\d+)?(\s+\d+:\S+)*")
+__all__ = ["FORMATS", "KINDS", "Options", "Summary", "TableOptions", "prepare", "prepare_arrays", "prepare_frame"]
 
 
 def prepare(
@@ -41,15 +36,23 @@ def prepare(
     labels: Sequence[Place] = (),
     templates: Mapping[str, Any] | str | Path | None = None,
     vocabulary: Place | None = None,
+    like: Place | None = None,
+    x: str | None = None,
+    y: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> tuple[Summary, ...]:
     """Write the examples of `sources`, read in order, as a data set at `dest`; or as `dest`/train and `dest`/test.
 
-    `format` is one of FORMATS, guessed from the first bytes of each file if not given. `labels` names the .npy file
-    of labels that belongs to each .npy source. Text in columns, "conll", takes either `templates`, a TOML file or a
-    table of the same keys (data/templates.py), or `vocabulary`: a data set whose templates, feature numbers and tags
-    are used; features that it does not know are left out, tags are added to its own.
+    A source is a file, a pattern such as part-*.csv, or a folder. `format` is one of FORMATS, guessed from the name or
+    the first bytes of each file if not given. `labels` names the .npy file of labels that belongs to each .npy source;
+    `x` and `y` name the arrays of an .npz file or a Zarr group. CSV and Parquet files take the options of
+    `TableOptions`: label, features, drop, weight, group, missing, categorical, hashed, hash_bits, max_levels. Text in
+    columns, "conll", takes either `templates`, a TOML file or a table of the same keys (data/templates.py), or
+    `vocabulary`: a data set whose templates, feature numbers and tags are used; features that it does not know are left
+    out, tags are added to its own.
+
+    `like` is a data set or a model: features are made and scaled as theirs were, with their levels, means and factors.
 
     `storage_options` are for those places that are given as the text of a remote URL. The other options are those of
     `Options`: shard_bytes, shuffle, test_fraction, scale, n_features, compress, overwrite, append; and those of the
@@ -57,34 +60,77 @@ def prepare(
     """
     spec = data_spec(kind)
     own_format, own = spec.own_format, own_options(kind, spec, options, storage_options)
+    table = take_table_options(options)
     chosen = Options(kind=kind, **options)
     given = [sources] if isinstance(sources, Location | str | os.PathLike) else sources
-    files = [as_location(file, storage_options) for file in given]
+    files = expanded([as_location(file, storage_options) for file in given])
     label_files = [as_location(file, storage_options) for file in labels]
     place = as_location(dest, storage_options)
     if not files:
         raise InputError("no source file was given")
+    known = like_of(like, storage_options)
     if chosen.append:
-        inherited = {"templates": templates, "vocabulary": vocabulary}
+        inherited = {"templates": templates, "vocabulary": vocabulary, "like": like}
         inherited |= {own_format.inherited: own[own_format.inherited]} if own_format else {}
         for name, value in inherited.items():
             if value is not None:
                 raise InputError(f"append takes the {name} of the data set itself; leave {name} out")
-        vocabulary = place if format == "conll" else None
-        own |= {own_format.inherited: place} if own_format else {}
-    if format == "conll" or templates is not None or vocabulary is not None:
+        known = read_like(place)
+        check_scale(known, chosen, place)
+    if known is not None and own_format:
+        own[own_format.inherited] = place if chosen.append else as_location(like or "", storage_options)
+    told = Files(files, label_files, format, ArrayNames(x, y))
+    if format == "conll" or templates is not None or vocabulary is not None or (known and known.preprocessing.recipe):
         check_conll(format, kind, spec, label_files)
-        known = None if vocabulary is None else as_location(vocabulary, storage_options)
-        opened = text_from(files, templates, known)
+        if known is not None:
+            opened = text_like(files, known, templates, vocabulary)
+        else:
+            opened = text_from(
+                files, templates, None if vocabulary is None else as_location(vocabulary, storage_options)
+            )
     elif own_format is not None:
         if format not in (None, own_format.name) or label_files:
             raise InputError(
                 f"a {kind} problem reads {own_format.holds} alone: format {own_format.name}, no files of labels"
             )
         opened = own_format.open(files, own_format.options(**own), chosen)
+    elif TABLES_HERE & set(formats := told.formats(spec)):
+        if set(formats) - TABLES_HERE or label_files:
+            raise InputError(
+                f"{', '.join(map(str, files))}: tables cannot be mixed with other files, nor with --labels"
+            )
+        tables = [READERS[found](file) for file, found in zip(files, formats, strict=True)]
+        opened = open_tables(tables, table, chosen, known)
     else:
-        opened = Opened(file_sources(files, label_files, format, kind, spec), Attached())
-    return write(opened.sources, place, chosen, opened.attached)
+        check_no_columns(known, table, files)
+        opened = Opened(file_sources(told, kind, spec), Attached())
+    return written(opened, place, chosen, known)
+
+
+TABLES_HERE = set(TABLES)
+
+
+def prepare_frame(
+    frame: Any,
+    dest: Place,
+    kind: str,
+    *,
+    like: Place | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> tuple[Summary, ...]:
+    """The same from a pandas or Polars data frame, an Arrow table, or a Dask data frame, computed by partition.
+
+    `label` names the column of labels; for it and the other options of tables see `TableOptions`.
+    """
+    data_spec(kind)
+    table, place = take_table_options(options), as_location(dest, storage_options)
+    chosen = Options(kind=kind, **options)
+    known = like_of(like, storage_options)
+    if chosen.append:
+        known = read_like(place)
+        check_scale(known, chosen, place)
+    return written(open_tables([frame_table(frame)], table, chosen, known), place, chosen, known)
 
 
 def prepare_arrays(
@@ -96,6 +142,7 @@ def prepare_arrays(
     cost: Any = None,
     margin: Any = None,
     lengths: Any = None,
+    like: Place | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> tuple[Summary, ...]:
@@ -105,7 +152,7 @@ def prepare_arrays(
     tokens each sequence has; `cost` has an entry for each sequence. A latent problem has bags for sequences and
     candidates for tokens, each with the label of its bag.
     """
-    chosen = Options(kind=kind, **options)
+    chosen, place = Options(kind=kind, **options), as_location(dest, storage_options)
     if data_spec(kind).ragged or lengths is not None:
         if margin is not None:
             raise InputError(f"the arrays: a margin for each sequence has no meaning in a {kind} problem; leave it out")
@@ -113,14 +160,66 @@ def prepare_arrays(
         source = Source("the arrays", lambda: blocks_from_ragged(made, cost), width_of(made.x))
     else:
         source = Source("the arrays", lambda: blocks_from_arrays(x, y, cost, margin), width_of(x))
-    return write([source], as_location(dest, storage_options), chosen)
+    known = like_of(like, storage_options)
+    if chosen.append:
+        known = read_like(place)
+        check_scale(known, chosen, place)
+    check_no_columns(known, {}, ["the arrays"])
+    return written(Opened([source], Attached()), place, chosen, known)
 
 
-def as_location(where: Place, storage_options: Mapping[str, Any] | None) -> Location:
-    if isinstance(where, Location):
-        return where
-    plain = Location(os.fspath(where))
-    return Location(plain.url, storage_options) if plain.remote and storage_options else plain
+def open_tables(tables: Sequence[Table], told: dict[str, Any], options: Options, known: Like | None) -> Opened:
+    """Examples of tables, whose columns become features as in `known`, or as a first pass finds out."""
+    spec = data_spec(options.kind)
+    if known is None:
+        table_options = TableOptions(**told)
+        check_grouped(table_options.group, options.kind, ragged=spec.ragged, weight=table_options.weight)
+        return new_tables(tables, table_options, options)
+    if (columns := known.preprocessing.columns) is None:
+        raise InputError(f"{tables[0].name} is a table, but {known.name} was not prepared from one")
+    others = {name: told.pop(name) for name in ("label", "weight", "group") if told.get(name) is not None}
+    if told:
+        raise InputError(f"{', '.join(told)}: the columns of {known.name} decide this already; leave it out")
+    columns = replace(columns, **others)
+    check_grouped(columns.group, options.kind, ragged=spec.ragged, weight=columns.weight)
+    return known_tables(tables, columns)
+
+
+def written(opened: Opened, place: Location, options: Options, known: Like | None) -> tuple[Summary, ...]:
+    """Write the data set, with the preprocessing, labels and width of `known` where that is given."""
+    if known is None:
+        return write(opened, place, options)
+    if options.scale not in ("none", known.preprocessing.scale):
+        raise InputError(f"{known.name} decides the scale, {known.preprocessing.scale}; leave {options.scale} out")
+    attached = replace(opened.attached, labels=opened.attached.labels or known.labels)
+    options = replace(options, scale=known.preprocessing.scale, n_features=options.n_features or known.n_features)
+    return write(opened._replace(attached=attached), place, options, known.preprocessing)
+
+
+def take_table_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of tables that are given, taken out of `options`."""
+    found = {field.name: options.pop(field.name, None) for field in fields(TableOptions)}
+    return {name: value for name, value in found.items() if value is not None and value != ()}
+
+
+def like_of(like: Place | None, storage_options: Mapping[str, Any] | None) -> Like | None:
+    return None if like is None else read_like(as_location(like, storage_options))
+
+
+def check_scale(known: Like, options: Options, place: Location) -> None:
+    """Appended examples are scaled as those that are there, which the user has to say."""
+    if known.preprocessing.scale != options.scale:
+        raise InputError(
+            f"{place}: was prepared with the scale {known.preprocessing.scale}, not {options.scale}; append with that"
+        )
+
+
+def check_no_columns(known: Like | None, table: Mapping[str, Any], sources: Sequence[Any]) -> None:
+    """Features without names cannot stand in for the columns of a table, nor take options of tables."""
+    if known is not None and known.preprocessing.columns is not None:
+        raise InputError(f"{sources[0]} has no named columns, but {known.name} was prepared from a table; give a table")
+    for name in table:
+        raise InputError(f"{name} is an option of tables (CSV, Parquet); {sources[0]} is none; leave {name} out")
 
 
 def data_spec(kind: str) -> DataSpec:
@@ -157,56 +256,3 @@ def check_conll(format: str | None, kind: str, spec: DataSpec, labels: list[Loca
         )
     if labels:
         raise InputError("conll text holds its tags in a column; leave the files of labels out")
-
-
-def file_sources(
-    files: list[Location], labels: list[Location], format: str | None, kind: str, spec: DataSpec
-) -> list[Source]:
-    if format is not None:
-        check_choice("format", format, FORMATS)
-    for cls, other in OWN_FORMATS.items():
-        if format == other.name:
-            raise InputError(
-                f"format {format} holds {other.holds}, for a {cls.kind} problem; a {kind} problem has no use for them"
-            )
-    if spec.examples == "bags" and format == "svmlight":
-        format = "svmhmm"  # the same text, in which qid names the bag
-    formats = [format or guess_format(file, spec) for file in files]
-    n_npy = formats.count("npy")
-    if n_npy != len(labels):
-        raise InputError(f"each .npy source needs a file of labels: {n_npy} sources, {len(labels)} files of labels")
-    rest = iter(labels)
-    return [
-        file_source(file, its, next(rest) if its == "npy" else None) for file, its in zip(files, formats, strict=True)
-    ]
-
-
-def file_source(file: Location, format: str, labels: Location | None) -> Source:
-    if labels is not None:
-        return Source(str(file), lambda: blocks_from_npy(file, labels))
-    if format == "npz":
-        return Source(str(file), lambda: blocks_from_npz(file), npz_width(file))
-    read = blocks_from_svmhmm if format == "svmhmm" else blocks_from_svmlight
-    return Source(str(file), lambda: read(file))
-
-
-def guess_format(file: Location, spec: DataSpec) -> str:
-    """What the first bytes of a file tell; text is svmlight if its first example is, and one of the first has features.
-
-    A bad line further on is for the parser to name.
-    """
-    with open_decompressed(file) as stream:
-        start = stream.read(GUESS_BYTES)
-    if not start:
-        raise InputError(f"{file}: the file is empty")
-    if start.startswith(b"PK\x03\x04"):
-        return "npz"
-    if start.startswith(b"\x93NUMPY"):
-        return "npy"
-    if len(start) == GUESS_BYTES:
-        start = b"".join(start.rsplit(maxsplit=1)[:1])  # the last word may be cut
-    lines = [line.partition(b"#")[0].strip() for line in start.splitlines()]
-    first = [SVMLIGHT_LINE.fullmatch(line) for line in lines if line][:20]
-    if any(first[:1]) and any(b":" in match[0] for match in first if match):
-        return "svmhmm" if spec.ragged else "svmlight"
-    raise InputError(f"{file}: cannot tell the format from the first lines; name it: {', '.join(FORMATS)}")

@@ -13,16 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distdual.data.dataset import Dataset, open_dataset
+from distdual.data.dataset import open_dataset
 from distdual.data.layout import SCALE
 from distdual.data.prepare.appender import Appender
-from distdual.data.prepare.scale import ColumnSpread, read_factors, scale_columns, scale_rows, write_factors
 from distdual.data.prepare.shard_cuts import SHARD_BYTES
 from distdual.data.prepare.shuffle import BUDGET_BYTES, Shuffler
 from distdual.data.prepare.writer import DatasetWriter
 from distdual.data.prepare_options import Options, TestMask
+from distdual.data.preprocess.preprocessing import Preprocessing
+from distdual.data.preprocess.scale import ColumnSpread, write_factors
 from distdual.data.shard import Block
-from distdual.data.sources.base import Attached, Source
+from distdual.data.sources.base import Attached, Opened, Source
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import DenseRows, Floats
@@ -49,18 +50,19 @@ class NamedBlock(NamedTuple):
     block: Block
 
 
-def write(
-    sources: Sequence[Source], dest: Location, options: Options, attached: Attached | None = None
-) -> tuple[Summary, ...]:
+def write(opened: Opened, dest: Location, options: Options, like: Preprocessing | None = None) -> tuple[Summary, ...]:
     """Write all examples to `dest`, or to `dest`/train and `dest`/test; if anything fails, nothing is left there.
 
-    `attached` is stored with each data set.
+    Features are scaled as `like` says, which is that of another data set, or by their own statistics.
     """
+    sources = opened.sources
     there = open_dataset(dest) if options.append else None
-    factors = scale_of(sources, options, there)
-    attached = scaled_attachment(attached or Attached(), options.scale, factors)
+    made = like or own_preprocessing(opened, options)
+    attached = replace(
+        opened.attached, scale=made.scale, texts={**opened.attached.texts, **made.texts}, recipe=made.recipe
+    )
     width = Width(options.n_features if there is None else there.n_features)
-    blocks = split(scaled(checked_blocks(sources, width), options.scale, factors), options)
+    blocks = split(scaled(checked_blocks(sources, width), made), options)
     first = next(blocks, None)  # a source that cannot be read must not cost the data set that is to be replaced
     if first is None:
         raise InputError(f"{', '.join(source.name for source in sources)}: there are no examples")
@@ -137,12 +139,9 @@ class Width:
         return self.wanted or self.found
 
 
-def scaled(blocks: Iterable[NamedBlock], scale: str, factors: Floats | None) -> Iterator[Block]:
+def scaled(blocks: Iterable[NamedBlock], made: Preprocessing) -> Iterator[Block]:
     for name, block in blocks:
-        if factors is not None:
-            yield scale_columns(block, factors, name)
-        else:
-            yield scale_rows(block) if scale == "unit-rows" else block
+        yield made.scaled(block, name)
 
 
 def split(blocks: Iterable[Block], options: Options) -> Iterator[tuple[Block, ...]]:
@@ -157,20 +156,13 @@ def split(blocks: Iterable[Block], options: Options) -> Iterator[tuple[Block, ..
         yield block.take(~chosen), block.take(chosen)
 
 
-def scale_of(sources: Sequence[Source], options: Options, there: Dataset | None) -> Floats | None:
-    """What to divide columns by: found in the sources or, to append to a data set, as it was divided there."""
-    if there is not None and there.layout.scale != options.scale:
-        raise InputError(
-            f"{there.location}: was prepared with the scale {there.layout.scale}, not {options.scale}; append with that"
-        )
-    if options.scale != "unit-variance":
-        return None
-    return column_factors(sources, options) if there is None else read_factors(there.texts[SCALE])
-
-
-def scaled_attachment(attached: Attached, scale: str, factors: Floats | None) -> Attached:
-    texts = {} if factors is None else {SCALE: write_factors(factors)}
-    return replace(attached, scale=scale, texts={**attached.texts, **texts})
+def own_preprocessing(opened: Opened, options: Options) -> Preprocessing:
+    """The preprocessing of a new data set, with factors of columns found in the sources if they are not known."""
+    attached, texts = opened.attached, dict(opened.attached.texts)
+    if options.scale == "unit-variance":
+        factors = column_factors(opened.sources, options) if opened.factors is None else opened.factors
+        texts[SCALE] = write_factors(factors)
+    return Preprocessing(options.scale, attached.recipe, texts)
 
 
 def column_factors(sources: Sequence[Source], options: Options) -> Floats:

@@ -196,7 +196,7 @@ class DatasetWriter:
             chunk=chunk_lengths(block.x, self.shard_bytes, block.tokens, block.runs, last=last),
             compress=sparse if self.compress is None else self.compress,
             ragged=block.tokens is not None,
-            recipe=self.attached.recipe,
+            recipe=dict(self.attached.recipe),
             scale=self.attached.scale,
             runs={name: column.values.dtype.name for name, column in (block.runs or {}).items()},
         )

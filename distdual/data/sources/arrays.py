@@ -64,15 +64,18 @@ def blocks_from_arrays(
 def assemble(
     features: Iterator[Features], n_examples: int | None, columns: dict[str, Stream], name: str
 ) -> Iterator[Block]:
-    """Join each run of rows with as many labels, costs and margins; all must end together."""
+    """Join each run of rows with as many labels, costs and margins; all must end together.
+
+    Without labels in `columns`, all are 0.
+    """
     for column in columns.values():
         if None not in (column.length, n_examples) and column.length != n_examples:
             raise InputError(f"{column.name} has {column.length} entries, but {name} has {n_examples} rows")
     for x in features:
         n = n_rows(x)
         parts = {key: column.take(n) for key, column in columns.items()}
-        first = columns["y"].taken - n
-        y = labels(parts.pop("y"), columns["y"].name, first)
+        first = next(iter(columns.values())).taken - n if columns else 0
+        y = labels(parts.pop("y"), columns["y"].name, first) if "y" in columns else np.zeros(n)
         own = {key: checked_weights(part, columns[key].name, first) for key, part in parts.items()}
         yield Block(x, y, own.get("cost"), own.get("margin"))
     for column in columns.values():

@@ -1,10 +1,11 @@
 """Sources of examples, and the attachments that a data set keeps of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from distdual.data.shard import Block
+from distdual.kernels.rows import Floats
 
 
 class Source(NamedTuple):
@@ -17,7 +18,7 @@ class Source(NamedTuple):
 class Attached:
     """What a data set keeps beside its shards."""
 
-    recipe: dict[str, Any] = field(default_factory=dict)  # as Layout.recipe
+    recipe: Mapping[str, Any] = field(default_factory=dict)  # as Layout.recipe
     texts: dict[str, str] = field(default_factory=dict)  # by name; they may be large
     labels: tuple[str, ...] = ()  # known beforehand; they have the first codes
     scale: str = "none"  # as Layout.scale
@@ -28,3 +29,4 @@ class Opened(NamedTuple):
 
     sources: list[Source]
     attached: Attached
+    factors: Floats | None = None  # what to divide features by for unit variance, where this is known already

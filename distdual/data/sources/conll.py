@@ -12,6 +12,7 @@ import numpy as np
 
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.layout import VOCABULARY
+from distdual.data.preprocess.stored import Like
 from distdual.data.shard import Block
 from distdual.data.sources.base import Attached, Opened, Source
 from distdual.data.sources.svmlight import whole_lines
@@ -42,6 +43,20 @@ def text_from(
     assert templates is not None
     made = templates_from(templates)
     return text_of(files, made, new_numbering(files, made), ())
+
+
+def text_like(
+    files: Sequence[Location], like: Like, templates: Mapping[str, Any] | str | Path | None, vocabulary: Any
+) -> Opened:
+    """Features, numbers and tags of the data set or the model that is to be matched."""
+    if templates is not None or vocabulary is not None:
+        raise InputError(f"{like.name} decides templates and vocabulary; leave these out")
+    if not like.preprocessing.recipe:
+        raise InputError(f"{like.name}: was not made of conll text, so it has no vocabulary and no templates")
+    made = templates_from(like.preprocessing.recipe)
+    if made.hash_bits is not None:
+        return text_of(files, made, Hashing(made.hash_bits), like.labels)
+    return text_of(files, made, Vocabulary.from_text(like.preprocessing.texts[VOCABULARY]), like.labels)
 
 
 def text_of(files: Sequence[Location], made: Templates, numbering: Numbering, labels: tuple[str, ...]) -> Opened:

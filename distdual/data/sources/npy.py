@@ -34,14 +34,25 @@ KNOWN = ("x", *CSR, "n_features", *EXAMPLE_COLUMNS, "tokens")
 INDPTR_PIECE = 1 << 16  # rows whose lengths are looked at together
 
 
+class ArrayNames(NamedTuple):
+    """Which arrays of a file hold features and labels; None for those that are named as usual."""
+
+    x: str | None = None
+    y: str | None = None
+
+
+AS_USUAL = ArrayNames()
+
+
 class Header(NamedTuple):
     shape: tuple[int, ...]
     fortran: bool
     dtype: np.dtype[Any]
 
 
-def blocks_from_npz(source: Location) -> Iterator[Block]:
-    with open_npz(source) as (archive, members), contextlib.ExitStack() as files:
+def blocks_from_npz(source: Location, names: ArrayNames = AS_USUAL, *, labelled: bool = True) -> Iterator[Block]:
+    """The examples of an archive; without labels, if wanted, where there are none."""
+    with open_npz(source, names, labelled=labelled) as (archive, members), contextlib.ExitStack() as files:
 
         def stream(name: str, ndim: int = 1) -> Stream:
             file = cast(BinaryIO, files.enter_context(archive.open(members[name])))
@@ -63,27 +74,37 @@ def blocks_from_npz(source: Location) -> Iterator[Block]:
         yield from blocks
 
 
-def blocks_from_npy(x: Location, y: Location) -> Iterator[Block]:
-    """Dense features in one .npy file, labels in another."""
-    with open_decompressed(x) as x_file, open_decompressed(y) as y_file:
+def blocks_from_npy(x: Location, y: Location | None) -> Iterator[Block]:
+    """Dense features in one .npy file, labels in another, if there are any."""
+    with open_decompressed(x) as x_file, contextlib.ExitStack() as files:
         features = array_stream(x_file, f"{x}: the array", ndim=2)
-        columns = {"y": array_stream(y_file, f"{y}: the array", ndim=1)}
+        columns = {}
+        if y is not None:
+            columns["y"] = array_stream(files.enter_context(open_decompressed(y)), f"{y}: the array", ndim=1)
         yield from assemble(dense_from(features), features.length, columns, features.name)
 
 
-def npz_width(source: Location) -> int | None:
+def npz_has(source: Location, name: str) -> bool:
+    """Whether an archive has an array of this name."""
+    with open_seekable(source) as file, damage_named(source), zipfile.ZipFile(file) as archive:
+        return f"{name}.npy" in archive.namelist()
+
+
+def npz_width(source: Location, names: ArrayNames = AS_USUAL, *, labelled: bool = True) -> int | None:
     """The `n_features` that a file of sparse rows declares."""
-    with open_npz(source) as (archive, members):
+    with open_npz(source, names, labelled=labelled) as (archive, members):
         return declared_width(archive, members, source)
 
 
 @contextlib.contextmanager
-def open_npz(source: Location) -> Iterator[tuple[zipfile.ZipFile, dict[str, str]]]:
+def open_npz(
+    source: Location, names: ArrayNames, *, labelled: bool
+) -> Iterator[tuple[zipfile.ZipFile, dict[str, str]]]:
     """The archive, and which of its members holds each array."""
     with open_seekable(source) as file, damage_named(source):
         try:
             with zipfile.ZipFile(file) as archive:
-                yield archive, find_members(archive, source)
+                yield archive, find_members(archive, source, names, labelled=labelled)
         except (RuntimeError, NotImplementedError) as error:  # encrypted, or packed in a way Python cannot undo
             raise InputError(f"{source}: the archive cannot be read: {error}") from None
 
@@ -100,18 +121,30 @@ def open_seekable(source: Location) -> Iterator[BinaryIO]:
             yield cast(BinaryIO, copy)
 
 
-def find_members(archive: zipfile.ZipFile, source: Location) -> dict[str, str]:
-    members: dict[str, str] = {}
-    for member in archive.namelist():
-        name = member.removesuffix(".npy")
-        name = "x" if name == "X" else name
+def find_members(archive: zipfile.ZipFile, source: Location, names: ArrayNames, *, labelled: bool) -> dict[str, str]:
+    """The member of each array that is known by its name, or that the user names; others are left out then."""
+    there = {member.removesuffix(".npy"): member for member in archive.namelist()}
+    named = {what: name for what, name in names._asdict().items() if name is not None}
+    for name in named.values():
+        if name not in there:
+            raise InputError(f"{source}: there is no array {name!r}, only {', '.join(there)}")
+    members: dict[str, str] = {what: there[name] for what, name in named.items()}
+    for found, member in there.items():
+        name = "x" if found == "X" else found
+        if found in named.values() or name in named or ("x" in named and name in (*CSR, "n_features")):
+            continue
+        if named and name not in KNOWN:
+            continue
         if name not in KNOWN or name in members:
-            raise InputError(f"{source}: unexpected array {name!r}; known are {', '.join(KNOWN)}, each once")
+            raise InputError(
+                f"{source}: unexpected array {name!r}; known are {', '.join(KNOWN)}, each once; "
+                "name those of features and labels with --x and --y to leave others out"
+            )
         members[name] = member
     sparse = [name for name in (*CSR, "n_features") if name in members]
     if "x" in members and sparse:
         raise InputError(f"{source}: features are given twice, as array 'x' and as array {sparse[0]!r}")
-    for name in ("x" if "x" in members or not sparse else "", *(CSR if sparse else ()), "y"):
+    for name in ("x" if "x" in members or not sparse else "", *(CSR if sparse else ()), "y" if labelled else ""):
         if name and name not in members:
             raise InputError(f"{source}: array {name!r} is missing")
     return members

@@ -4,6 +4,7 @@ A line is  `label [qid:N] index:value index:value … [# comment]`  with indices
 about 8 MB at a time, so memory does not grow with the file.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -22,6 +23,8 @@ Bytes = NDArray[np.uint8]
 MAX_LINE = 256 << 20  # a file without line ends is not read whole before it is refused
 MAX_INDEX = 2**31 - 1
 NO_QID = -1
+
+UNLABELLED = re.compile(rb"^(?=[ \t]*(?:\d+|qid):)", re.MULTILINE)  # the start of a line that begins with a feature
 
 NEWLINE, HASH, COLON, DOT, PLUS, MINUS = 10, 35, 58, 46, 43, 45
 ZERO, NINE = 48, 57
@@ -48,15 +51,27 @@ class Parsed(NamedTuple):
     qid: Ints  # NO_QID where a line has none
 
 
-def blocks_from_svmlight(source: Location, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-    """The examples of a text file, plain or compressed, local or remote; any `qid` is read over."""
-    for parsed in read_svmlight(source, block_bytes):
+def blocks_from_svmlight(source: Location, block_bytes: int = BLOCK_BYTES, *, labelled: bool = True) -> Iterator[Block]:
+    """The examples of a text file, plain or compressed, local or remote; any `qid` is read over.
+
+    Lines without labels, if wanted, have the label 0.
+    """
+    for parsed in read_svmlight(source, block_bytes, labelled=labelled):
         yield Block(parsed.x, parsed.y)
 
 
-def read_svmlight(source: Location, block_bytes: int = BLOCK_BYTES) -> Iterator[Parsed]:
+def read_svmlight(source: Location, block_bytes: int = BLOCK_BYTES, *, labelled: bool = True) -> Iterator[Parsed]:
     for first_line, text in whole_lines(source, block_bytes):
-        yield parse(text, str(source), first_line)
+        yield parse(text if labelled else UNLABELLED.sub(b"0 ", text), str(source), first_line)
+
+
+def has_labels(source: Location) -> bool:
+    """Whether the first example begins with a label rather than with a feature."""
+    for _, text in whole_lines(source, BLOCK_BYTES):
+        for line in text.splitlines():
+            if words := line.partition(b"#")[0].split():
+                return b":" not in words[0]
+    return True
 
 
 def whole_lines(source: Location, block_bytes: int) -> Iterator[tuple[int, bytes]]:

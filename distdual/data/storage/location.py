@@ -198,6 +198,17 @@ class Location:
         return self._protocol in ("s3", "s3a")
 
 
+Place = Location | str | os.PathLike[str]
+
+
+def as_location(where: Place, storage_options: Mapping[str, Any] | None = None) -> Location:
+    """The place itself, or the place that a path or URL names, with these options where it is remote."""
+    if isinstance(where, Location):
+        return where
+    plain = Location(os.fspath(where))
+    return Location(plain.url, storage_options) if plain.remote and storage_options else plain
+
+
 @contextlib.contextmanager
 def clear_errors(name: str) -> Iterator[None]:
     """Turn what a file system raises into one sentence about `name`, without anything secret in it."""

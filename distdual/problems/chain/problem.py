@@ -23,7 +23,7 @@ from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Ints
-from distdual.problems.base import Constraints, Keys, Offenders, Problem
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem, path_magnitude
 from distdual.problems.chain.path_rows import Paths, Shape, losses_of, path_rows
 from distdual.problems.chain.span_f1 import span_counts, span_tags
 from distdual.problems.chain.viterbi import find_best, find_margin_rescaled, find_slack_rescaled
@@ -33,6 +33,7 @@ from distdual.problems.chain.viterbi import find_best, find_margin_rescaled, fin
 class Chain(Problem):
     kind: ClassVar[str] = "chain"
     data_spec: ClassVar[DataSpec] = DataSpec(examples="sequences")
+    estimator: ClassVar[str | None] = "ChainSVM"
     reads_often: ClassVar[bool] = True
 
     n_features: int
@@ -87,6 +88,11 @@ class Chain(Problem):
         else:
             find_margin_rescaled(shard.x, shard.y, tokens, *self.split(w), self.tag_costs, 1, slack, worst)
         return Offenders(slack, Keys(tokens, worst))
+
+    def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:  # noqa: ARG002 - known from the shard alone
+        margin = float(self.tag_costs.max())
+        longest = float(np.diff(bounds_of(shard)).max(initial=0))
+        return path_magnitude(shard, 3, margin, max(1.0, longest * margin) if self.rescaling == "slack" else 1.0)
 
     def costs(self, shard: Shard) -> Floats:
         return np.ones(shard.n_examples) if shard.cost is None else shard.cost.copy()

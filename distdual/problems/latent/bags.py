@@ -20,9 +20,9 @@ from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.row_copies import copied
 from distdual.kernels.rows import Bools, Features, Floats, Int32s, Ints, ReferredRows, add, dot
-from distdual.problems.base import Constraints, Keys, Offenders
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders
 from distdual.problems.latent.base import LatentProblem, check_range, latent_of
-from distdual.problems.linear import check_bias, check_class_cost, costs_by_class
+from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, linear_magnitude
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +60,9 @@ class Latent(LatentProblem):
             shard.x, labels_of(shard), bags_of(shard), latent_of(shard), w, self._bias_score(w), slack, worst
         )
         return Offenders(slack, Keys(np.arange(shard.n_examples + 1), worst))
+
+    def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:  # noqa: ARG002 - known from the shard alone
+        return linear_magnitude(shard, self.bias, 1.0)
 
     def costs(self, shard: Shard) -> Floats:
         return costs_by_class(self.class_cost, self.classes, replace(shard, y=labels_of(shard)))

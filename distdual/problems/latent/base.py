@@ -21,7 +21,7 @@ from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard, join_tokens
 from distdual.errors import InputError
 from distdual.kernels.rows import Bools, Floats, Int32s, Ints
-from distdual.problems.base import Constraints, Keys, Offenders, Problem
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
 
 DIFFERENCE = 0.01  # between copies of the same weights, relative to these
 
@@ -142,6 +142,9 @@ class Completed(Problem):
 
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
         return self.problem.offenders(w, self._with_values(shard))
+
+    def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:
+        return self.problem.magnitude(shard, found)
 
     def costs(self, shard: Shard) -> Floats:
         return self.problem.costs(shard)

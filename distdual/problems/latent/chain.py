@@ -19,7 +19,7 @@ from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Int32s, Ints
-from distdual.problems.base import Constraints, Keys, Offenders, Problem
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
 from distdual.problems.chain.path_rows import Paths, losses_of, path_rows
 from distdual.problems.chain.problem import Chain, bounds_of
 from distdual.problems.chain.viterbi import find_margin_rescaled, find_own
@@ -97,6 +97,9 @@ class LatentChain(LatentProblem):
         weights = self.states.split(w)
         find_margin_rescaled(shard.x, h, tokens, *weights, self.tags.tag_costs, self.substates, slack, worst)
         return Offenders(slack, keys_of(tokens, h, worst))
+
+    def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:
+        return self.tags.magnitude(shard, found)
 
     def costs(self, shard: Shard) -> Floats:
         return self.tags.costs(shard)

@@ -18,7 +18,7 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import kernel
 from distdual.kernels.rows import Floats, Int32s, Ints
-from distdual.problems.base import Constraints, Keys, Offenders, Problem
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
 from distdual.problems.latent.bags import sum_members
 from distdual.problems.latent.base import LatentProblem, StartWeights, check_range, latent_of, told_apart
 from distdual.problems.linear import check_class_cost, costs_by_class
@@ -86,6 +86,10 @@ class LatentMulticlass(LatentProblem):
             here = slice(begin, begin + len(scores))
             find_worst(scores, latent[here], self.components, self.losses, slack[here], worst[here])
         return Offenders(slack, Keys(np.arange(0, 2 * shard.n_examples + 1, 2), worst.ravel()))
+
+    def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:
+        largest = float(self.losses.max())
+        return self.mixture.magnitude(shard, found)._replace(margin=largest)
 
     def costs(self, shard: Shard) -> Floats:
         return costs_by_class(self.class_cost, self.classes, shard)

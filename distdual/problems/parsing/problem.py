@@ -25,7 +25,7 @@ from distdual.data.shard import Runs, Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel, kernel
 from distdual.kernels.rows import CsrRows, Floats, Int32s, Ints, as_csr
-from distdual.problems.base import Constraints, Keys, Offenders, Problem
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem, path_magnitude
 from distdual.problems.chain.problem import bounds_of
 from distdual.problems.chain.viterbi import all_finite, fill_scores, longest_of
 from distdual.problems.parsing.cky import Chart, Detour, Weights, best_tree, fill_chart, new_chart
@@ -118,6 +118,9 @@ class Cfg(Problem):
         if bad >= 0:
             raise InputError(f"shard {shard.number}, row {bad}: the tree is no derivation of the grammar")
         return Offenders(slack, Keys(indptr, keys[: indptr[-1]].copy()))
+
+    def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:  # noqa: ARG002 - known from the shard alone
+        return path_magnitude(shard, 4, 4.0)
 
     def costs(self, shard: Shard) -> Floats:
         return np.ones(shard.n_examples) if shard.cost is None else shard.cost.copy()

@@ -17,7 +17,7 @@ from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Int32s, Ints
 from distdual.problems.base import Constraints, Keys, Offenders
 from distdual.problems.latent.base import LatentProblem, latent_of
-from distdual.problems.user.problem import UserProblem, dot_row, join_keys, join_vectors, key_of
+from distdual.problems.user.problem import Sizes, UserProblem, dot_row, join_keys, join_vectors, key_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +54,17 @@ class LatentUserProblem(UserProblem, LatentProblem):
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
         slack = np.full(shard.n_examples, np.nan)
         keys: list[tuple[int, ...]] = [(0,)] * shard.n_examples
+        sizes = Sizes()
         for i, x in self.readable(shard):
             with self.naming(shard, i):
                 h, y_true = int(latent_of(shard)[i]), self.truth(shard.y[i].item())
                 z = self.argmax(w, x, y_true)
+                loss = self.loss_of(shard.first + i, y_true, z)
                 row = self.row(x, self.complete(y_true, h), z)
-                slack[i] = np.maximum(0.0, float(self.loss(y_true, z)) - dot_row(w, row))
+                slack[i] = loss - dot_row(w, row)
                 keys[i] = (h, *self.encode(z))
-        return Offenders(slack, join_keys(keys))
+                sizes.add(loss, row)
+        return Offenders(slack, join_keys(keys), sizes.magnitude())
 
     def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
         margin, rows = np.empty(len(chosen)), []
@@ -70,7 +73,7 @@ class LatentUserProblem(UserProblem, LatentProblem):
                 x, y_true = self.example(shard, i), self.truth(shard.y[i].item())
                 h, *name = key_of(keys, k)
                 z = self.decode(tuple(name))
-                margin[k] = self.loss(y_true, z)
+                margin[k] = self.loss_of(shard.first + i, y_true, z)
                 rows.append(self.row(x, self.complete(y_true, h), z))
         joined = join_vectors(rows, self.n_weights)
         return Constraints(shard.first + chosen, self.costs(shard)[chosen], margin, joined, keys)

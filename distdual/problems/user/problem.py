@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from distdual.data.shard import Shard
 from distdual.errors import InputError
+from distdual.kernels.rounding import MARGIN
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Ints, Singles, product
-from distdual.problems.base import Constraints, Keys, Offenders, Problem
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
 
 Vector = NDArray[Any] | tuple[Any, Any]
 """A vector in full, or its (indices, values)."""
@@ -26,6 +27,7 @@ Vector = NDArray[Any] | tuple[Any, Any]
 class SparseVector(NamedTuple):
     indices: Ints
     values: NDArray[Any]
+    off: float = 0.0  # the norm of what rounding to float32 changed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,13 +99,17 @@ class UserProblem(Problem):
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
         slack = np.full(shard.n_examples, np.nan)
         keys: list[tuple[int, ...]] = [()] * shard.n_examples
+        sizes = Sizes()
         for i, x in self.readable(shard):
             with self.naming(shard, i):
                 y_true = self.truth(shard.y[i].item())
                 y = self.argmax(w, x, y_true)
-                slack[i] = np.maximum(0.0, float(self.loss(y_true, y)) - dot_row(w, self.row(x, y_true, y)))
+                loss, row = self.loss_of(shard.first + i, y_true, y), self.row(x, y_true, y)
+                slack[i] = loss - dot_row(w, row)
                 keys[i] = self.encode(y)
-        return Offenders(slack, join_keys(keys))
+                self.check_right(shard.first + i, y_true)
+                sizes.add(loss, row)
+        return Offenders(slack, join_keys(keys), sizes.magnitude())
 
     def costs(self, shard: Shard) -> Floats:
         return np.ones(shard.n_examples) if shard.cost is None else shard.cost
@@ -114,7 +120,7 @@ class UserProblem(Problem):
             with self.naming(shard, i):
                 x, y_true = self.example(shard, i), self.truth(shard.y[i].item())
                 y = self.decode(key_of(keys, k))
-                margin[k] = self.loss(y_true, y)
+                margin[k] = self.loss_of(shard.first + i, y_true, y)
                 rows.append(self.row(x, y_true, y))
         joined = join_vectors(rows, self.n_weights)
         return Constraints(shard.first + chosen, self.costs(shard)[chosen], margin, joined, keys)
@@ -142,6 +148,22 @@ class UserProblem(Problem):
         ]
         losses = [self.loss(self.truth(label.item()), self.decode(key)) for label, key in zip(y, keys, strict=True)]
         return {"n": float(len(y)), "loss": float(sum(losses))}
+
+    def loss_of(self, example: int, y_true: Any, y: Any) -> float:
+        """The loss, refused where it is below 0; NaN shows as the slack."""
+        loss = float(self.loss(y_true, y))
+        if loss < 0:
+            where = f"{self.kind}: example {example}"
+            raise InputError(f"{where}: loss is {loss:g} for the output {self.encode(y)}; it must be 0 or more")
+        return loss
+
+    def check_right(self, example: int, y_true: Any) -> None:
+        """Refuse a loss that is not 0 for the right output."""
+        loss = float(self.loss(y_true, y_true))
+        if loss != 0:
+            raise InputError(
+                f"{self.kind}: example {example}: loss(y, y) is {loss:g} for the right output; it must be 0"
+            )
 
     # --- an example, a row
 
@@ -216,12 +238,32 @@ class UserProblem(Problem):
         return values
 
 
+class Sizes:
+    """The largest loss and row met, and how far float32 put a row off."""
+
+    def __init__(self) -> None:
+        self.terms = self.norm = self.loss = self.off = 0.0
+
+    def add(self, loss: float, row: SparseVector) -> None:
+        values = row.values.astype(np.float64)
+        self.terms = max(self.terms, float(len(values)))
+        self.norm = max(self.norm, float(np.sqrt(values @ values)))
+        self.loss = max(self.loss, loss)
+        self.off = max(self.off, row.off)
+
+    def magnitude(self) -> Magnitude:
+        """That of all constraints, if those of other outputs are no larger than those found."""
+        missed = self.off / self.norm if self.norm > 0 else 0.0
+        return Magnitude(self.terms + 4, MARGIN * self.norm, self.loss, self.loss, missed=missed)
+
+
 def one_row(indices: Ints, values: Floats) -> SparseVector:
     """What is not 0 in float32; what is too large for it shows as an infinite loss."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         rounded = values.astype(np.float32)
+        off = float(np.sqrt(((values - rounded) ** 2).sum()))
     kept = rounded != 0
-    return SparseVector(indices[kept], rounded[kept])
+    return SparseVector(indices[kept], rounded[kept], off)
 
 
 def dot_row(w: Floats, row: SparseVector) -> float:

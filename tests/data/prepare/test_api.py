@@ -16,10 +16,11 @@ from sklearn.datasets import dump_svmlight_file
 from sklearn.preprocessing import StandardScaler, normalize
 
 from distdual.data.dataset import open_dataset
-from distdual.data.prepare import pipeline, scale
+from distdual.data.prepare import pipeline
 from distdual.data.prepare.api import Options, prepare, prepare_arrays
 from distdual.data.prepare.pipeline import UNFINISHED
-from distdual.data.prepare.scale import ColumnSpread, add_dense, add_sparse
+from distdual.data.preprocess import scale
+from distdual.data.preprocess.scale import ColumnSpread, add_dense, add_sparse
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import CsrRows, DenseRows
@@ -418,7 +419,10 @@ def test_a_killed_run_leaves_nothing_that_opens_and_a_new_run_succeeds(tmp_path,
         ({"test_fraction": float("nan")}, "test_fraction must be at least 0 and below 1, got nan"),
         ({"n_features": 0}, "n_features must be positive, got 0"),
         ({"n_features": 3}, "has 12 features, more than the n_features of 3"),
-        ({"format": "csv"}, "format must be one of svmlight, svmhmm, conll, npz, npy, brackets, got 'csv'"),
+        (
+            {"format": "xls"},
+            "format must be one of csv, parquet, svmlight, svmhmm, conll, npz, npy, zarr, brackets, got 'xls'",
+        ),
         ({"labels": ["y.npy"]}, "each .npy source needs a file of labels: 0 sources, 1 files of labels"),
     ],
 )

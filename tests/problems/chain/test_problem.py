@@ -15,7 +15,7 @@ from distdual.data.prepare.api import prepare_arrays
 from distdual.data.shard import Shard
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
-from distdual.model.predict import predict, save_predictions
+from distdual.model.predict import predict, predict_to
 from distdual.problems.base import Keys
 from distdual.problems.chain.problem import Chain
 from distdual.testing import ProblemContract
@@ -263,10 +263,10 @@ def test_predictions_are_written_a_sequence_a_line(tmp_path):
     assert found.score == pytest.approx(
         {"accuracy": (tags == y).mean(), "sequence_accuracy": np.mean([part.all() for part in right])}
     )
-    save_predictions(found.labels, Location(str(tmp_path / "tags.txt")), found.lengths)
+    predict_to(Location(str(tmp_path / "tags.txt")), tmp_path / "model", tmp_path / "data")
     lines = (tmp_path / "tags.txt").read_text().splitlines()
     assert [line.split(" ") for line in lines] == [part.tolist() for part in np.split(tags, np.cumsum(lengths)[:-1])]
-    save_predictions(found.labels, Location(str(tmp_path / "tags.npy")), found.lengths)
+    predict_to(Location(str(tmp_path / "tags.npy")), tmp_path / "model", tmp_path / "data")
     np.testing.assert_array_equal(np.load(tmp_path / "tags.npy"), tags)
 
 

@@ -84,7 +84,8 @@ def test_the_command_prints_a_line_a_check(capsys):
     assert "examples a second" in lines[-1]
     ran = call(capsys, "check-problem", "tests.problems.mine:Costly")
     assert ran.code == 1
-    assert [line.split()[1] for line in ran.out.splitlines() if line.startswith("FAILED")] == ["loss", "argmax"]
+    failures = [line.split()[1] for line in ran.out.splitlines() if line.startswith("FAILED")]
+    assert failures[:2] == ["loss", "argmax"]  # then all that scans: an oracle that breaks its contract stops those
 
 
 def test_the_command_prints_json(capsys):

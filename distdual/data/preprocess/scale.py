@@ -57,7 +57,14 @@ def write_factors(factors: Floats) -> str:
 
 
 def read_factors(text: str) -> Floats:
-    return np.array([float(line) for line in text.splitlines()])
+    """The numbers that `write_factors` wrote."""
+    try:
+        factors = np.array([float(line) for line in text.splitlines()])
+    except ValueError as error:
+        raise InputError(f"the text of scaling factors holds no number: {error}") from None
+    if not (np.isfinite(factors) & (factors > 0)).all():
+        raise InputError("the text of scaling factors holds a number that is not positive and finite")
+    return factors
 
 
 def scale_columns(block: Block, factors: Floats, name: str) -> Block:

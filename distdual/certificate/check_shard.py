@@ -1,0 +1,121 @@
+"""One shard's share of P(w) and of D(α), recomputed on a worker."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from distdual.certificate.rebuild import Piece, Support
+from distdual.data.shard import Shard
+from distdual.kernels.rounding import MARGIN, Enclosed, enclosed_product, gamma, norm_bound, row_norm_bound, sum_of
+from distdual.kernels.rows import Floats, Ints, product
+from distdual.problems.base import Magnitude, Problem
+from distdual.problems.latent.base import Completed
+from distdual.scan.loss_error import LossError, checked, loss_error, slack_error
+from distdual.scan.shard_reader import Openable, streamed
+from distdual.scan.slack_groups import add_runs
+from distdual.solver.proven import Mass
+from distdual.solver.sweep import slacks
+
+SAME = 1e-9  # largest relative difference between two slacks of the same constraint
+FEASIBLE = 1e-9  # relative excess of Σ α over C_i that rounding may cause
+
+
+class Sparse(NamedTuple):
+    """A mostly-zero vector as positions and values, or in full where `at` is None."""
+
+    at: Ints | None
+    values: Floats
+
+
+NOTHING = Sparse(np.empty(0, dtype=np.int64), np.empty(0))
+
+
+class ShardCheck(NamedTuple):
+    shard: int
+    exact: bool
+    intact: bool  # False if its checksum differs from the prepared one
+    loss: float  # Σ cost_i ξ_i(w)
+    error: LossError
+    linear: Enclosed  # Σ α l over the shard's support constraints
+    v: Sparse  # Σ α x over these
+    mass: Mass
+    magnitude: Magnitude
+    infeasible: Ints  # examples with Σ α > C_i or α < 0
+    excess: float  # largest Σ α / C_i − 1 of the others, by rounding
+    missed: Ints  # examples with a support constraint that is violated more than what the oracle returned
+    norm: float  # largest ||x_i||, if it is above what the data set says, else 0
+    bytes_read: int
+    gets: int
+
+
+def check_shard(source: Openable, problem: Problem, w: Floats, shard: int, C: float, support: Support) -> ShardCheck:
+    """Compute one shard's share of P(w) and of D(α), on a worker."""
+    with streamed(source, shard, check=False) as loaded:
+        norm = row_norm_bound(loaded.shard.x)
+        found = replace(loaded.shard, norm=norm)
+        if isinstance(problem, Completed):
+            problem.check_latent(found)
+        costs = problem.costs(found)
+        worst = checked(problem, found, problem.offenders(w, found), w)
+        loss, size = product(costs, worst.slack), problem.magnitude(found, worst)
+        dual = DualPart(problem, found, w, worst.slack, size if problem.exact else None)
+        for piece in support.pieces(found, problem):
+            dual.add(piece)
+        infeasible, excess = dual.feasibility(C * costs)
+        return ShardCheck(
+            shard,
+            problem.exact,
+            loaded.intact,
+            loss,
+            loss_error(size, costs, loss),
+            sum_of(dual.linear),
+            shorter(dual.v),
+            Mass(MARGIN * dual.alpha, float(dual.counts.sum())),
+            size,
+            found.first + infeasible,
+            excess,
+            found.first + np.unique(np.concatenate(dual.missed)),
+            norm if not norm <= MARGIN * (loaded.shard.norm or 0.0) else 0.0,
+            loaded.bytes_read,
+            loaded.gets,
+        )
+
+
+class DualPart:
+    """What the support constraints of one shard add up to."""
+
+    def __init__(self, problem: Problem, shard: Shard, w: Floats, slack: Floats, size: Magnitude | None) -> None:
+        self.w, self.slack = w, slack
+        self.v, self.alpha, self.linear = np.zeros(problem.n_weights), 0.0, list[Enclosed]()
+        self.used, self.counts = np.zeros(shard.n_examples), np.zeros(shard.n_examples, dtype=np.int64)
+        self.negative = np.zeros(shard.n_examples, dtype=np.bool_)
+        self.missed = [np.empty(0, dtype=np.int64)]
+        self.allowed = np.inf if size is None else slack_error(size, norm_bound(w))
+
+    def add(self, piece: Piece) -> None:
+        margin, rows = piece.constraints.margin, piece.constraints.rows
+        add_runs(rows, piece.alpha, np.array([0, len(piece.alpha)]), self.v[np.newaxis])
+        self.linear.append(enclosed_product(piece.alpha, margin, 2.0))
+        self.alpha += float(np.abs(piece.alpha).sum())
+        self.used += np.bincount(piece.example, piece.alpha, minlength=len(self.used))
+        self.counts += np.bincount(piece.example, minlength=len(self.used))
+        self.negative[piece.example[piece.alpha < 0]] = True
+        if self.allowed < np.inf:
+            own = np.empty(len(margin))
+            slacks(rows, margin, self.w, own)
+            most = self.slack[piece.example] * (1.0 + SAME) + self.allowed
+            self.missed.append(piece.example[own > most])
+
+    def feasibility(self, most: Floats) -> tuple[Ints, float]:
+        """The examples whose α is not feasible, and by how much rounding has put the others beyond C_i."""
+        wrong = (self.used > most * (1 + FEASIBLE)) | self.negative | ~np.isfinite(self.used)
+        rounded = self.used * (1.0 + gamma(float(self.counts.max(initial=0)) + 4.0))
+        share = np.divide(rounded, most, out=np.ones(len(most)), where=(self.used > 0) & ~wrong)
+        return np.flatnonzero(wrong), float(max(0.0, share.max(initial=0.0) - 1.0))
+
+
+def shorter(v: Floats) -> Sparse:
+    """Return v in the form that takes fewer bytes to send."""
+    at = np.flatnonzero(v)
+    return Sparse(at, v[at]) if 2 * len(at) < len(v) else Sparse(None, v)

@@ -1,0 +1,36 @@
+"""The preprocessing of a stored data set or model, and what else data that are prepared like it need to know."""
+
+import json
+from typing import NamedTuple
+
+from distdual.data.dataset import open_dataset
+from distdual.data.preprocess.preprocessing import Preprocessing, of_dataset, of_model
+from distdual.data.storage.location import Location
+from distdual.errors import InputError
+
+
+class Like(NamedTuple):
+    """What a data set or a model fixes for data that are prepared like it."""
+
+    name: str
+    preprocessing: Preprocessing
+    labels: tuple[str, ...]
+    n_features: int
+
+
+def read_like(place: Location) -> Like:
+    """The preprocessing of the data set or the model at `place`."""
+    if not place.exists("model.json"):
+        dataset = open_dataset(place)
+        return Like(str(place), of_dataset(dataset), dataset.layout.labels, dataset.n_features)
+    try:
+        about = json.loads(place.read("model.json"))
+        found = of_model(place, about)
+        labels, n_features = tuple(map(str, about["problem"]["classes"])), int(about["problem"]["n_features"])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{place}/model.json: is damaged ({error})") from None
+    if found is None:
+        raise InputError(f"{place}: the model does not record how its data were prepared; name the data set instead")
+    return Like(str(place), found, labels, n_features)

@@ -1,0 +1,87 @@
+"""Estimators from model folders, and model folders from estimators."""
+
+from typing import Any
+
+import numpy as np
+
+from distdual.data.dataset import Dataset
+from distdual.data.layout import COLUMNS
+from distdual.data.preprocess.columns import numeric_columns
+from distdual.data.preprocess.preprocessing import RAW, Preprocessing
+from distdual.data.storage.location import as_location
+from distdual.errors import InputError
+from distdual.estimators.inputs import Data
+from distdual.model.io import DataInfo, Model
+from distdual.model.predict import label_array
+from distdual.problems.chain.problem import Chain
+from distdual.problems.regression import Regression
+from distdual.solver.regularizer import Prior
+
+
+def set_model(estimator: Any, model: Model) -> None:
+    """Make `estimator` what fitting it on the model's data would have made it."""
+    expected = model.problem.estimator
+    if expected != type(estimator).__name__:
+        use = f"distdual.{expected}" if expected else "distdual.predict"
+        raise InputError(f"a {model.problem.kind} model is no {type(estimator).__name__}; use {use}")
+    problem: Any = model.problem
+    estimator.set_params(**parameters_of(model))
+    if problem.classes:
+        estimator.classes_ = label_array(problem.classes)
+    estimator.n_features_in_ = problem.n_features
+    estimator.preprocessing_ = model.preprocessing or RAW
+    set_names(estimator, estimator.preprocessing_)
+    estimator.certificate_ = dict(model.certificate)
+    estimator.n_iter_ = model.certificate["passes"]
+    estimator._problem, estimator._w, estimator._start, estimator._seen = model.problem, model.w, None, None
+    estimator._dual, estimator._data = model.dual, model.data
+    estimator._set_weights(model.w, model.problem)
+
+
+def parameters_of(model: Model) -> dict[str, Any]:
+    """The parameters of the constructor that the model determines."""
+    problem: Any = model.problem
+    found = {"C": model.C, "gap": model.certificate["target"]}
+    if isinstance(problem, Chain):
+        names = ("transitions", "boundaries", "rescaling")
+        return {**found, **{name: getattr(problem, name) for name in names}, "tag_cost": dict(problem.tag_cost) or None}
+    found |= {"fit_intercept": problem.bias != 0, "intercept_scaling": abs(problem.bias) or 1.0}
+    if isinstance(problem, Regression):
+        return {**found, "epsilon": problem.epsilon}
+    return {**found, "class_weight": dict(problem.class_cost) or None}
+
+
+def set_names(estimator: Any, preprocessing: Preprocessing) -> None:
+    """feature_names_in_ as scikit-learn has it, where features have names."""
+    estimator.__dict__.pop("feature_names_in_", None)
+    if (names := preprocessing.feature_names) is not None:
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+
+
+def data_info(data: Data) -> DataInfo:
+    """What a model folder says about the data of a fit."""
+    numbering = data.layout.numbering if isinstance(data, Dataset) else None
+    url = data.location.url if isinstance(data, Dataset) else "arrays"
+    return DataInfo(url, data.fingerprint, data.n_examples, data.checksum, numbering)
+
+
+def save_model(estimator: Any, url: Any, *, overwrite: bool) -> None:
+    """Write a fitted estimator as a model folder."""
+    if estimator._problem.estimator != type(estimator).__name__:
+        raise InputError(f"a {type(estimator).__name__} cannot be saved as a model; pickle it, or use distdual.train")
+    preprocessing = estimator.preprocessing_
+    if preprocessing.fingerprint == RAW.fingerprint and hasattr(estimator, "feature_names_in_"):
+        named = numeric_columns(estimator.feature_names_in_).to_text()  # rows of a data frame with these columns
+        preprocessing = Preprocessing(texts={COLUMNS: named})
+    model = Model(
+        estimator._w,
+        estimator._problem,
+        float(estimator.C),
+        Prior(len(estimator._w)),
+        estimator._dual,
+        estimator._data,
+        {**estimator.certificate_, "model": str(url)},
+        {"estimator": type(estimator).__name__},
+        preprocessing,
+    )
+    model.save(as_location(url, estimator.storage_options), overwrite=overwrite)

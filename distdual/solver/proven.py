@@ -1,0 +1,80 @@
+"""R(w), R*(v) and D(α) with a bound on their rounding, for data, weights and α taken as exact numbers."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from distdual.kernels.rounding import MARGIN, UNIT, UNKNOWN, Enclosed, enclosed_product, gamma, norm_bound, root
+from distdual.kernels.rows import Floats
+from distdual.problems.base import Magnitude
+from distdual.solver.regularizer import Prior
+
+
+class Mass(NamedTuple):
+    """What the rounding of Σ α l and Σ α x depends on: bounds over the constraints added up."""
+
+    alpha: float = 0.0  # Σ α, each times the cost of the members of its row
+    terms: float = 0.0  # constraints added up, and roundings in each
+
+
+def penalty(prior: Prior, w: Floats) -> Enclosed:
+    """R(w)."""
+    off = w if prior.mean is None else w - prior.mean
+    if not prior.full:
+        scaled = off if prior.precision is None else prior.precision * off
+        return enclosed_product(off, scaled, 4.0).times(0.5)
+    assert prior.precision is not None
+    with np.errstate(over="ignore", invalid="ignore"):
+        value, size = off @ (prior.precision @ off), np.abs(off) @ (np.abs(prior.precision) @ np.abs(off))
+    return Enclosed(0.5 * float(value), gamma(2.0 * len(w) + 8.0) * float(size)) if np.isfinite(size) else UNKNOWN
+
+
+def conjugate(prior: Prior, v: Floats, off: float = 0.0) -> Enclosed:
+    """R* at any vector within `off` of v: R*(v + δ) ≤ R*(v) + ⟨w, δ⟩ + 1/2 δᵀ Λ⁻¹ δ. Only its upper side is proven."""
+    if prior.plain:
+        square = enclosed_product(v, v)
+        return square.times(0.5).wider((root(square.high) + 0.5 * off) * off * MARGIN)
+    w = prior.weights(v)
+    found = enclosed_product(v, w).plus(penalty(prior, w), -1.0)
+    grown = (norm_bound(w) + 0.5 * off / least_precision(prior)) * off
+    return found.wider(MARGIN * (grown + below_supremum(prior, v, w)))
+
+
+def below_supremum(prior: Prior, v: Floats, w: Floats) -> float:
+    """How far ⟨v, w⟩ − R(w) may lie below its supremum R*(v), as w is rounded: 1/2 (ŵ − w)ᵀ Λ (ŵ − w)."""
+    if not prior.full:
+        with np.errstate(over="ignore"):
+            size = np.abs(prior.centre) + np.abs(prior.variance * v)
+            return 16.0 * UNIT**2 * float((size**2 / prior.variance).sum())
+    assert prior.precision is not None
+    away = w - prior.centre
+    rest = v - prior.precision @ away
+    size = np.abs(v) + np.abs(prior.precision) @ (np.abs(w) + np.abs(prior.centre))
+    bound = np.abs(rest) + gamma(len(v) + 4.0) * size
+    return MARGIN * 0.5 * float(bound @ bound) / least_precision(prior)
+
+
+def least_precision(prior: Prior) -> float:
+    """A lower bound of the eigenvalues of Λ."""
+    if prior.precision is None:
+        return 1.0
+    return max(prior.least_precision, math.ulp(0.0)) / MARGIN
+
+
+def dual(prior: Prior, linear: Enclosed, v: Floats, mass: Mass, size: Magnitude) -> Enclosed:
+    """D(α) from Σ α l and v = Σ α x as computed; its lower side is proven.
+
+    ||v̂ − v|| ≤ (γ + stored) Σ α ||x||, and rounding puts each margin off by at most γ |l|.
+    """
+    rounded = gamma(mass.terms + size.terms)
+    off = (rounded + size.stored) * mass.alpha * max(size.row, 1.0) if mass.alpha else 0.0
+    off_linear = rounded * mass.alpha * size.margin if mass.alpha else 0.0
+    return linear.wider(off_linear).plus(conjugate(prior, v, MARGIN * off), -1.0)
+
+
+def lower_bound(prior: Prior, found: Enclosed) -> Enclosed:
+    """The better of D(α) and D(0), which holds whatever α is."""
+    nothing = conjugate(prior, np.zeros(prior.n_weights))
+    at_zero = Enclosed(-nothing.value, nothing.error)
+    return found if found.low > at_zero.low else at_zero
