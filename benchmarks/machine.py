@@ -33,7 +33,7 @@ def machine() -> dict[str, Any]:
 
 
 def keep_memory() -> bool:
-    """Have this process keep what is freed in it, whoever frees it; False where the C library is not glibc.
+    """Have this process keep freed memory, in whichever thread it is freed; False where the C library is not glibc.
 
     A virtual machine may give freed memory back to its host, and be slow to get it again: here 3 ms a MB. Without this,
     a solver is timed by how much the one before it has freed. So that none pays for memory that the process has not

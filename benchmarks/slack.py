@@ -126,7 +126,7 @@ def bench_noisy(folder: Path, scratch: str, seconds: float) -> None:  # noqa: AR
 
 
 def afresh(scratch: str, name: str, budget: float, told: dict[str, Any]) -> None:
-    """`limited` in a process of its own, whose memory nobody has used before."""
+    """`limited` in a fresh process."""
     process = multiprocessing.get_context("spawn").Process(target=limited, args=(scratch, name, budget, told))
     process.start()
     process.join()

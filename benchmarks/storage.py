@@ -35,7 +35,7 @@ from distdual.data.prepare.api import prepare_arrays
 from distdual.data.prepare.pipeline import write
 from distdual.data.prepare_options import Options
 from distdual.data.shard import Block
-from distdual.data.sources.base import Source
+from distdual.data.sources.base import Attached, Opened, Source
 from distdual.data.storage.location import Location
 from distdual.data.storage.object_get import fetch_from
 from distdual.kernels.rows import DenseRows
@@ -92,7 +92,7 @@ def cluster(workers: int, memory: str = "auto") -> Any:
 def dense(s3: S3Server, n_bytes: int) -> dict[str, Any]:
     data = Location(s3.url("dense"), s3.storage_options)
     n = n_bytes // (4 * WIDTH)
-    write([Source("made", lambda: rows(n))], data, Options(kind="binary"))
+    write(Opened([Source("made", lambda: rows(n))], Attached()), data, Options(kind="binary"))
     dataset = open_dataset(data)
     stored = sum(dataset.read(s).n_bytes for s in range(dataset.n_shards))
     config = {

@@ -114,7 +114,10 @@ class SolverConfig:
     """Which examples share a slack: none ("example"), N neighbours ("block:N"), a "shard" or "all"; "auto" chooses."""
 
     cache_bytes: float = math.inf
-    """Memory limit for cached constraints, which are coalesced to stay below it. The bounds stay proven."""
+    """Memory limit for cached constraints, which are coalesced to stay below it. The bounds stay proven.
+
+    Without a limit, nothing is coalesced, and a run ends with a message when they take half of the machine's memory.
+    """
 
     offender_cache: int = 0
     """With shared slacks: number of recent offenders per example that workers try before they call the oracle."""

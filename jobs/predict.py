@@ -5,22 +5,22 @@ python jobs/predict.py tcp://host:8786 s3://bucket/model s3://bucket/test s3://b
 
 from shared import arguments, client_of, end_with
 
+from distdual.data.prediction_files import check_output
 from distdual.data.storage.location import Location
-from distdual.model.predict import check_output, predict, save_predictions
+from distdual.model.predict import predict_to
 
 
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("model")
     parser.add_argument("data")
-    parser.add_argument("out", help="a .txt or a .npy file")
+    parser.add_argument("out", help="a .txt, .npy, .csv, .parquet or .zarr file")
     parser.add_argument("--problem", help="package.module:Class of your own problem")
     options = parser.parse_args()
     check_output(options.out)
     with client_of(options) as client:
-        found = predict(options.model, options.data, client, problem=options.problem)
-    save_predictions(found.labels, Location(options.out), found.lengths)
-    print(f"{len(found.labels)} predictions in {options.out}", *(found.score or {}).items(), sep="\n")
+        found = predict_to(Location(options.out), options.model, options.data, client, problem=options.problem)
+    print(f"{found.n_examples} predictions in {options.out}", *(found.score or {}).items(), sep="\n")
     return 0
 
 

@@ -29,7 +29,7 @@ def made(seed: int, n: int) -> tuple[Any, Any]:
 
 def dying(work: Callable[[], Any], last: int) -> None:
     """Append, but kill this process before the write after the first `writes`."""
-    count, put, rename = 0, LocalStore.set, os.replace
+    count, put, rename, link = 0, LocalStore.set, os.replace, os.link
 
     def counted() -> None:
         nonlocal count
@@ -45,7 +45,11 @@ def dying(work: Callable[[], Any], last: int) -> None:
         counted()
         rename(*given)
 
-    LocalStore.set, os.replace = dying_put, dying_rename  # type: ignore[method-assign,assignment]
+    def dying_link(*given: Any) -> None:  # how it creates zarr.json
+        counted()
+        link(*given)
+
+    LocalStore.set, os.replace, os.link = dying_put, dying_rename, dying_link  # type: ignore[method-assign,assignment]
     work()
 
 

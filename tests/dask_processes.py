@@ -39,11 +39,11 @@ class DaskProcesses:
             time.sleep(0.05)
         raise RuntimeError(f"no scheduler after {START_SECONDS} s")
 
-    def add_worker(self, *options: str) -> subprocess.Popen[bytes]:
-        """Start a worker, by default without a nanny; it joins when it is ready."""
+    def add_worker(self, *options: str, path: Path | None = None) -> subprocess.Popen[bytes]:
+        """Start a worker, by default without a nanny; it joins when it is ready. `path` comes first on Python's."""
         extra = options or ("--no-nanny",)
         place = ("--host", "127.0.0.1", "--local-directory", self.folder)
-        process = self._start("worker", self.address, "--nthreads", 1, *place, *extra)
+        process = self._start("worker", self.address, "--nthreads", 1, *place, *extra, path=path)
         self.workers.append(process)
         return process
 
@@ -59,9 +59,8 @@ class DaskProcesses:
         for process in [*self.workers, *([self.scheduler] if self.scheduler else [])]:
             self.end(process)
 
-    def _start(self, *words: Any) -> subprocess.Popen[bytes]:
+    def _start(self, *words: Any, path: Path | None = None) -> subprocess.Popen[bytes]:
+        env = environment(PYTHONPATH=str(path)) if path else environment()
         command = [sys.executable, "-m", "dask", *map(str, words), "--no-dashboard"]
         with (self.folder / "dask.log").open("ab") as log:
-            return subprocess.Popen(
-                command, cwd=ROOT, env=environment(), stdout=log, stderr=log, start_new_session=True
-            )
+            return subprocess.Popen(command, cwd=path or ROOT, env=env, stdout=log, stderr=log, start_new_session=True)

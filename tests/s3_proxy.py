@@ -1,6 +1,7 @@
 """A proxy that records requests to a real S3 server and makes some of them fail."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -21,6 +22,9 @@ class S3Proxy(ThreadingHTTPServer):
         self.behind = server
         self.seen: list[tuple[str, str]] = []  # method and path
         self.refuse = 0  # number of GETs to answer with 503
+        self.lie = 0  # number of GETs of chunks to answer with a byte changed …
+        self.cut = 0  # … and with half of the content, as if that were all
+        self.delay = 0.0  # seconds before each answer
 
     @property
     def storage_options(self) -> dict[str, Any]:
@@ -46,11 +50,21 @@ class Handler(BaseHTTPRequestHandler):
             self.server.refuse -= 1
             self.answer(503, {}, SLOW_DOWN)
             return
+        time.sleep(self.server.delay)
         behind = HTTPConnection("127.0.0.1", self.server.behind.ports["s3"], timeout=30)
         behind.request(self.command, self.path, body, dict(self.headers.items()))
         found = behind.getresponse()
-        self.answer(found.status, dict(found.getheaders()), found.read())
+        self.answer(found.status, dict(found.getheaders()), self.distorted(found.read()))
         behind.close()
+
+    def distorted(self, content: bytes) -> bytes:
+        if self.command == "GET" and "/c/" in self.path and self.server.lie > 0:
+            self.server.lie -= 1
+            return content[:3] + bytes([content[3] ^ 1]) + content[4:]
+        if self.command == "GET" and "/c/" in self.path and self.server.cut > 0:
+            self.server.cut -= 1
+            return content[: len(content) // 2]
+        return content
 
     def answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
         self.send_response_only(status)

@@ -14,6 +14,8 @@ ROOT = Path(distdual.__file__).parent
 
 ORDER = [
     "errors",
+    "memory",
+    "schema",
     "json_floats",
     "interrupt",
     "field_docs",
@@ -68,6 +70,7 @@ OTHER_MEANINGS = {  # words equal to the name of a problem kind, outside problem
     ("estimators/latent.py", "latent"): CERTIFICATE_KEY,
     ("report/latent_chart.py", "latent"): CERTIFICATE_KEY,
     ("report/write_report.py", "latent"): CERTIFICATE_KEY,
+    ("model/schema.py", "latent"): CERTIFICATE_KEY,
     ("model/io.py", "latent"): "the array of a model folder that holds the latent values",
 }
 

@@ -1,4 +1,4 @@
-"""The benchmarks themselves: who is judged, by which number, and what is told of those that do not run."""
+"""The benchmarks themselves: their peers, the number that judges them, and the report of peers that do not run."""
 
 import json
 import subprocess

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import distdual
 from distdual import train, verify
 from distdual.cluster.dask_client import connect
 from distdual.cluster.dask_executor import DaskExecutor
@@ -27,7 +29,7 @@ from distdual.coordinator.run import Result
 from distdual.data.dataset import open_dataset
 from distdual.data.prepare.api import prepare_arrays
 from distdual.data.storage.location import Location
-from distdual.errors import ClusterError
+from distdual.errors import ClusterError, InputError
 from distdual.report.round_log import Round
 from tests.build import CLASSES, examples
 from tests.cluster.test_executor import SlowBinary, scans
@@ -194,6 +196,73 @@ def test_a_worker_that_joins_is_used(cluster: DaskProcesses, data: dict[str, Any
         assert executor.slots == 2
         assert sum("joined" in event for event in executor.events) == 1
         executor.close()
+
+
+@pytest.fixture(scope="module")
+def other_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a distdual that computes something else."""
+    folder = tmp_path_factory.mktemp("other")
+    shutil.copytree(Path(distdual.__file__).parent, folder / "distdual", ignore=shutil.ignore_patterns("__pycache__"))
+    with (folder / "distdual" / "problems" / "binary.py").open("a") as file:
+        file.write("\n# another version\n")
+    return folder
+
+
+def test_a_worker_with_another_version_is_refused_before_the_first_scan(
+    other_version: Path, cluster: DaskProcesses, data: dict[str, Any], tmp_path: Path
+) -> None:
+    cluster.add_worker(path=other_version)
+    with connect(ClusterConfig(scheduler=cluster.address, timeout=90.0)) as client:
+        client.wait_for_workers(3, timeout=90)
+    with pytest.raises(InputError, match=r"worker tcp://.* runs distdual .* with other sources than this process"):
+        train(make_config(data, tmp_path / "model", cluster.address), watch=lambda _: pytest.fail("it computes"))
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_worker_with_another_version_that_joins_later_is_refused(
+    other_version: Path, cluster: DaskProcesses, data: dict[str, Any]
+) -> None:
+    dataset = open_dataset(Location(data["url"], data["storage_options"]))
+    with connect(ClusterConfig(scheduler=cluster.address, timeout=90.0)) as client:
+        client.wait_for_workers(2, timeout=90)
+        executor = DaskExecutor(client, dataset, SlowBinary(n_features=12, classes=CLASSES))
+        executor.publish(0, np.zeros(12))
+        late = cluster.add_worker(path=other_version)
+        seen, end = list[str](), time.monotonic() + 120
+        while not any("is refused" in event for event in seen) and time.monotonic() < end:
+            executor.start(scans(dataset))
+            while executor.pending:
+                executor.collect(60.0)
+            seen += executor.events
+            executor.events = []
+        assert any("with other sources than this process" in e or "runs another distdual" in e for e in seen), seen
+        late.wait(60)
+        reports = list(executor.reports(scans(dataset)))
+        assert len(reports) == dataset.n_shards
+        executor.close()
+
+
+@SLOW
+@pytest.mark.parametrize("who", ["worker", "scheduler", "store"])
+def test_a_process_that_is_stopped_for_a_minute_costs_only_time(
+    who: str, cluster: DaskProcesses, own_s3: S3Server, tmp_path: Path
+) -> None:
+    data = {"url": own_s3.url("faults"), "storage_options": own_s3.storage_options}
+    prepare_arrays(MADE.x, MADE.y, data["url"], "binary", shard_bytes=48 * 300, storage_options=own_s3.storage_options)
+    whole = train(make_config(data, tmp_path / "whole"))
+    assert cluster.scheduler
+    assert own_s3.process
+    process = {"worker": cluster.workers[0], "scheduler": cluster.scheduler, "store": own_s3.process}[who]
+
+    def stop() -> None:
+        os.killpg(process.pid, signal.SIGSTOP)
+        threading.Timer(60.0, os.killpg, (process.pid, signal.SIGCONT)).start()
+
+    config = make_config(data, own_s3.url("run"), cluster.address, silence=20.0)
+    config["output"] = {**config["output"], "storage_options": own_s3.storage_options, "retry_seconds": 120.0}
+    config["data"] = {**config["data"], "retry_seconds": 120.0}
+    result = train(config, watch=at_round(3, stop))
+    check(result, {**config, "data": data}, whole)
 
 
 @pytest.mark.parametrize("mode", FIXED_FIRST)

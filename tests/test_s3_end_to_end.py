@@ -94,7 +94,8 @@ def test_prepare_train_verify_and_predict_on_s3(by: str, s3: S3Server, source: P
         return done(distdual(*arguments, "--json", cwd=tmp_path, env=env))
 
     prepared = step("prepare", source, data, "--problem", "binary", "--shard-bytes", 2000, "--shuffle", 3, *options)
-    trained = step("train", "run.toml", "--set", "cluster.local={workers=1}")
+    written = ["--set", "output.log=log.jsonl", "--set", "output.tensorboard=board"]
+    trained = step("train", "run.toml", "--set", "cluster.local={workers=1}", *written)
     verified = step("verify", model, *options)
     predicted = step("predict", model, data, "--out", labels, *options)
 
@@ -113,6 +114,7 @@ def test_prepare_train_verify_and_predict_on_s3(by: str, s3: S3Server, source: P
     for content in kept.values():
         assert s3.key.encode() not in content
         assert s3.secret.encode() not in content
+    assert {path.name for path in tmp_path.iterdir()} >= {"log.jsonl", "board"}
     assert_no_secret(s3, tmp_path, prepared, trained, verified, predicted)
 
 

@@ -12,7 +12,7 @@ from distdual.kernels.rows import Floats, Ints
 from distdual.model.dual import Dual, GroupDual
 from distdual.problems.base import Constraints, Keys, Problem
 from distdual.scan.group_members_file import Notes
-from distdual.scan.slack_groups import CHUNK, Members
+from distdual.scan.slack_groups import CHUNK, Members, build_stored
 
 FEW = 512  # constraints at a time, so that copies of their rows stay in the processor's cache
 
@@ -41,19 +41,14 @@ class Support(NamedTuple):
             for begin in range(0, len(self.dual.alpha), FEW):
                 at = slice(begin, begin + FEW)
                 local, keys = self.dual.example[at] - shard.first, self.dual.keys.take(at)
-                problem.check_keys(shard, local, keys)
-                yield Piece(local, problem.constraints(shard, local, keys), self.dual.alpha[at])
+                yield Piece(local, problem.rebuilt(shard, local, keys), self.dual.alpha[at])
             return
         for members, alpha in self.rows(shard):
             each = np.repeat(alpha, np.diff(members.indptr))
             for begin in range(0, len(each), CHUNK):
                 at = slice(begin, begin + CHUNK)
-                example, keys = members.example[at], members.keys.take(at)
-                problem.check_keys(shard, example, keys)
-                low = int(example.min())
-                part = shard.piece(low, int(example.max()) + 1)
-                constraints = problem.constraints(part, example - low, keys)
-                yield Piece(example, constraints, each[at] * constraints.cost)
+                constraints = build_stored(problem, shard, members, begin, min(begin + CHUNK, len(each)))
+                yield Piece(members.example[at], constraints, each[at] * constraints.cost)
 
     def rows(self, shard: Shard) -> Iterator[tuple[Members, Floats]]:
         """Yield, file by file, the members of the groups' rows and the α of each row."""

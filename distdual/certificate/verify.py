@@ -30,7 +30,7 @@ from distdual.cluster.base import Executor
 from distdual.cluster.open_executor import open_executor
 from distdual.config import RETRY_SECONDS, ClusterConfig
 from distdual.data.dataset import Dataset, open_dataset
-from distdual.data.storage.location import Location
+from distdual.data.storage.location import Location, check_scheme
 from distdual.errors import InputError
 from distdual.kernels.rounding import MARGIN, Enclosed, sum_of
 from distdual.kernels.rows import Floats, Int32s, product
@@ -43,6 +43,12 @@ from distdual.scan.scan import Source
 from distdual.scan.shard_reader import streamed
 from distdual.solver.gap import contradiction, is_certified, relative_gap
 from distdual.solver.proven import Mass, dual, lower_bound
+
+
+class Recomputed(NamedTuple):
+    v: Floats  # Σ α x
+    checks: list[ShardCheck]
+    out_of_range: int  # support constraints of examples beyond the data set
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +89,18 @@ def verify(
     `problem` names the class of a model of a user's own problem: "package.module:Class" or the class itself.
     """
     folder = model if isinstance(model, Location) else Location(model)
-    claimed = load_model(folder, problem)
+    folder = folder.patient(RETRY_SECONDS)
+    claimed = load_model(folder.patient(0), problem)  # the address may be wrong
+    if not data:
+        check_scheme(f"{folder}/model.json", claimed.data.url)
     source = data if isinstance(data, Location) else Location(data or claimed.data.url, folder.storage_options)
     whole = open_dataset(source.patient(RETRY_SECONDS))
     dataset = trained_on(claimed, whole)
     check_shape(claimed, dataset)
-    dual, out_of_range = existing(claimed.dual, dataset)
-    supports = support_parts(dual, dataset, folder.absolute().patient(RETRY_SECONDS))
-    v, checks = np.zeros(claimed.problem.n_weights), list[ShardCheck]()
     with open_executor(cluster or ClusterConfig(), dataset, claimed.problem, client) as executor:
         executor.publish(0, claimed.w)
-        shards = range(dataset.n_shards)
-        found = executor.map_shards(check_shard, shards, [claimed.C] * len(shards), supports)
-        changed = changed_files(folder, claimed.certificate)  # while workers scan
-        for check in found:
-            v[slice(None) if check.v.at is None else check.v.at] += check.v.values
-            checks.append(check._replace(v=NOTHING))  # v of all shards would not fit in memory
+        v, checks, out_of_range = scan_support(claimed, folder, dataset, executor)
+        changed = changed_files(folder, claimed.certificate)
         imputed = nonconvex(claimed, dataset, executor) if isinstance(claimed.problem, Completed) else None
     findings = [
         *(f"{folder}/{name} is not what training wrote" for name in changed),
@@ -112,6 +114,26 @@ def verify(
     ]
     concluded = conclude(claimed, dataset, checks, v, imputed, findings, gap)
     return replace(concluded, appended=whole.n_shards - dataset.n_shards)
+
+
+def scan_support(model: Model, folder: Location, dataset: Dataset, executor: Executor) -> Recomputed:
+    """Rebuild the support from the data, and compute the loss at the published w, which is the model's."""
+    dual, out_of_range = existing(model.dual, dataset)
+    supports = support_parts(dual, dataset, folder.absolute().patient(RETRY_SECONDS))
+    v, checks = np.zeros(model.problem.n_weights), list[ShardCheck]()
+    shards = range(dataset.n_shards)
+    for check in executor.map_shards(check_shard, shards, [model.C] * len(shards), supports):
+        v[slice(None) if check.v.at is None else check.v.at] += check.v.values
+        checks.append(check._replace(v=NOTHING))  # v of all shards would not fit in memory
+    return Recomputed(v, checks, out_of_range)
+
+
+def contradictions(model: Model, folder: Location, dataset: Dataset, executor: Executor) -> tuple[str, ...]:
+    """Describe where the certificate of a model that is not saved yet is not what the data give."""
+    executor.publish(-1, model.w)
+    v, checks, out_of_range = scan_support(model, folder, dataset, executor)
+    found = [f"it names {out_of_range} examples beyond the data set"] if out_of_range else []
+    return conclude(model, dataset, checks, v, None, found + dual_findings(folder, checks), None).findings
 
 
 def trained_on(model: Model, dataset: Dataset) -> Dataset:

@@ -35,7 +35,7 @@ from distdual.cli.options import (
     storage_options,
 )
 from distdual.config import ClusterConfig, load
-from distdual.errors import ClusterError, InputError, Suspended
+from distdual.errors import ClusterError, InputError, Superseded, Suspended
 
 if TYPE_CHECKING:
     from distdual.report.price import Price
@@ -252,6 +252,8 @@ def train(
         on_terminate() as terminated,
     ):
         result = run(config, watch=watch, interrupted=interrupted, resume=resume, terminated=terminated, logs=logs)
+    if result.finished_before:
+        say(f"{config.output.url}: the run has finished before; this is its certificate")
     if as_json:
         print_json({**result.certificate, **cost_of(result.certificate, price)})
     else:
@@ -472,9 +474,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = cli.main(arguments, prog_name="distdual", standalone_mode=False)
     except InputError as error:
         code = print_error(str(error))
+    except Superseded as error:
+        code = print_error(str(error))
     except (Suspended, ClusterError) as error:
         print_error(str(error))
         code = NOT_CERTIFIED
+    except MemoryError as error:
+        code = print_error(f"out of memory ({error or 'an allocation failed'}); use more workers, or smaller shards")
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "distdual"
         sentence = error.format_message().rstrip(".")

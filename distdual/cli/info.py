@@ -6,11 +6,13 @@ from distdual.coordinator.checkpoint import describe_checkpoint
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
-from distdual.model.io import CHECKPOINT, MANIFEST, Model, load_model, read_about, read_json
+from distdual.model.io import CHECKPOINT, MANIFEST, Model, load_model, read_about, read_certificate
+from distdual.model.replace_files import current
 from distdual.problems.registry import is_own
 
 
 def describe(location: Location) -> dict[str, Any]:
+    location = current(location)
     if location.exists("model.json"):
         about = read_about(location)
         own = isinstance(about.get("problem"), dict) and is_own(about["problem"].get("kind"))
@@ -73,5 +75,5 @@ def describe_model(model: Model) -> dict[str, Any]:
 
 def describe_own(location: Location, about: dict[str, Any]) -> dict[str, Any]:
     """Describe a model of a user's own problem from its files alone, without running the user's code."""
-    certificate = {name: value for name, value in read_json(location, "certificate.json").items() if name != "sha256"}
+    certificate = {name: value for name, value in read_certificate(location).items() if name != "sha256"}
     return {"what": "model", "problem": about["problem"], "C": about.get("C"), "certificate": certificate}

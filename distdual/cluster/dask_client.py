@@ -1,10 +1,8 @@
-"""Dask clients: connect to a scheduler or start a local cluster, and upload the code of a user's own problem."""
+"""Dask clients: connect to a scheduler or start a local cluster."""
 
 import asyncio
 import contextlib
 import os
-import sys
-import sysconfig
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import resource_tracker
@@ -15,7 +13,6 @@ from distdual.config import TLS, ClusterConfig
 from distdual.errors import InputError
 from distdual.interrupt import children_ignore_interrupts
 from distdual.problems.base import Problem
-from distdual.problems.latent.base import stated
 
 # Dask's default returns the memory of each freed shard to the system, and the page faults of the next shard then take
 # longer than computing on it.
@@ -131,38 +128,6 @@ def _wait_for_worker(client: Any, cluster: ClusterConfig) -> None:
         raise InputError(
             f"{cluster.scheduler}: the scheduler has no workers; start one with `dask worker {cluster.scheduler}`"
         ) from None
-
-
-def send_module(client: Any, problem: Problem) -> None:
-    """Upload the single-file module of a user's own problem to all current and future workers.
-
-    A module that is installed or part of a package must be installed on the workers as well.
-    """
-    file = module_file(problem)
-    if file is not None and not client.scheduler.address.startswith("inproc://") and not was_sent(file):
-        client.upload_file(file)
-
-
-def was_sent(file: str) -> bool:
-    """Whether this process is a worker that received the file by upload, as a job's coordinator may be."""
-    from distributed import get_worker
-
-    try:
-        return Path(file).is_relative_to(get_worker().local_directory)
-    except ValueError:  # this process is not a worker
-        return False
-
-
-def module_file(problem: Problem) -> str | None:
-    """Return the .py file that defines the problem, unless it is installed or part of a package."""
-    return module_file_of(type(stated(problem)).__module__)
-
-
-def module_file_of(name: str) -> str | None:
-    """Return the .py file of an imported module, unless it is installed or part of a package."""
-    file = getattr(sys.modules.get(name), "__file__", None) or ""
-    installed = any(Path(file).is_relative_to(sysconfig.get_path(key)) for key in ("purelib", "platlib", "stdlib"))
-    return file if "." not in name and name != "__main__" and file.endswith(".py") and not installed else None
 
 
 def round_trip(problem: Problem) -> Problem:

@@ -27,8 +27,9 @@ from distdual.cluster.dask_tasks import (
     scans_a_task,
     shrinking_chunks,
 )
-from distdual.cluster.dask_worker import Latent, ShardWork, TaskWork, load_bundle, work_on_shards
+from distdual.cluster.dask_worker import Latent, ShardWork, TaskDone, TaskWork, load_bundle, work_on_shards
 from distdual.cluster.resources import of_workers
+from distdual.cluster.same_sources import HERE, ForeignWorkerError, is_same
 from distdual.config import ClusterConfig
 from distdual.data.dataset import Dataset
 from distdual.data.in_memory import MemoryDataset, OneShard
@@ -42,6 +43,7 @@ SENDING = 10.0  # seconds allowed for sending a value to a worker, plus …
 SLOWEST = 1e6  # … a second per this many bytes
 TRIES = 5  # times a task may be lost with a worker, the last copy of its weights or the scheduler
 SUSPECT = 3  # losses after which tasks run one at a time, to find the one that kills workers
+LOST = ("cancelled", "error")  # states of a shard that has to be read again
 KILLED = 4  # workers that died when Dask gives up a task
 
 
@@ -234,8 +236,8 @@ class DaskExecutor:
                 task = outcome.task
                 if task is flight.alone:
                     flight.alone = None
-                if outcome.error is None:
-                    found.append((task, outcome.result))
+                if (done := self._accepted(outcome)) is not None:
+                    found.append((task, done.results))
                     flight.tasks.remove(task)
                     self.held.end(task.version)
                 else:
@@ -253,12 +255,29 @@ class DaskExecutor:
                 return found
         return []
 
+    def _accepted(self, outcome: Outcome) -> TaskDone | None:
+        """The results of a task, if it has ended on a worker that runs the same distdual."""
+        done, foreign = outcome.result, None
+        if isinstance(outcome.error, ForeignWorkerError):
+            foreign = str(outcome.error)
+        elif outcome.error is None:
+            if isinstance(done, TaskDone) and is_same(done.sources):
+                return done
+            foreign = getattr(done, "worker", None)
+        if foreign is not None:
+            self.cluster.refuse(f"worker {foreign} runs another distdual", foreign)
+        return None
+
     def _check_lost(self, outcome: Outcome) -> None:
         """Raise the error of a task that failed by itself; count the loss of one that never finished."""
         from distributed import KilledWorker
 
         task, error = outcome.task, outcome.error
-        assert error is not None
+        if error is None or isinstance(error, ForeignWorkerError):
+            task.lost += 1
+            if task.lost > TRIES:
+                raise ClusterError(f"{task}: workers that run another distdual take it again and again") from None
+            return
         if isinstance(error, KilledWorker):
             task.lost += KILLED
         elif outcome.future.status != "error":
@@ -274,7 +293,7 @@ class DaskExecutor:
         for version in {task.version for task in tasks}:
             self._restore(self.held.by_version[version])
         if self.loaded:
-            self.loaded = {number: future for number, future in self.loaded.items() if future.status != "cancelled"}
+            self.loaded = {number: future for number, future in self.loaded.items() if future.status not in LOST}
         for task in tasks:
             task.future = None
         flight.suspects += [task for task in tasks if task.lost >= SUSPECT]
@@ -303,10 +322,9 @@ class DaskExecutor:
             shards = [range(n * bundle, min((n + 1) * bundle, len(self.first) - 1)) for n in new]
             sources = [self._source(some[0]) for some in shards]
             keys = [self._key(f"read-shard{some[0]}") for some in shards]
-            lean = [wants_lean(self.problem)] * len(new)
-            self.loaded.update(
-                zip(new, self.client.map(load_bundle, sources, shards, lean, key=keys, pure=False), strict=True)
-            )
+            lean, sender = [wants_lean(self.problem)] * len(new), [HERE] * len(new)
+            futures = self.client.map(load_bundle, sources, shards, lean, sender, key=keys, pure=False)
+            self.loaded.update(zip(new, futures, strict=True))
         pairs = zip(tasks, numbers, strict=True)
         return [self.loaded[n] if n in self.loaded else self._source(task.shards[0]) for task, n in pairs]
 

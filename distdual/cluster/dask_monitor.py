@@ -11,11 +11,13 @@ from concurrent.futures import Future
 from typing import Any
 
 from distdual.cluster.liveness import Watch
+from distdual.cluster.same_sources import check_sources, differs, is_same, sources
 from distdual.config import ClusterConfig
 from distdual.errors import ClusterError
 
 LOOK = 1.0  # seconds between two polls
 AWAY = 2.0  # seconds without a poll that mean the coordinator was busy
+ANSWER = 10.0  # seconds in which a worker tells what it runs; one that compiles or is stopped may not
 PAUSE = 0.5  # seconds before a retry, where no worker was available
 
 
@@ -34,6 +36,7 @@ class Attended:
         self.scheduler: str = about["id"]
         self.workers: dict[str, Any] = about["workers"]
         self.watch.look(now, heartbeats(self.workers))
+        self._check_sources()
 
     def in_background(self, coroutine: Any) -> "Future[Any]":
         return asyncio.run_coroutine_threadsafe(coroutine, self.client.loop.asyncio_loop)
@@ -55,6 +58,30 @@ class Attended:
                     self.look()
         finally:
             future.cancel()
+
+    def _check_sources(self) -> None:
+        """Raise if a worker runs another distdual; one that does not answer now is asked by its first task."""
+        asked = {address: self.in_background(self._sources(address)) for address in self.workers}
+        check_sources({address: found for address, answer in asked.items() if (found := answer.result()) is not None})
+
+    async def _sources(self, address: str) -> Any:
+        """What a worker runs; None if it does not tell in time."""
+        try:
+            answer = self.client._run(sources, workers=[address], on_error="return")
+            found = (await asyncio.wait_for(answer, ANSWER)).get(address)
+        except (OSError, TimeoutError):
+            return None
+        return None if isinstance(found, OSError) else found
+
+    async def _check_joined(self, address: str) -> None:
+        found = await self._sources(address)
+        if found is not None and not is_same(found):
+            self.refuse(differs(address, found), address)
+
+    def refuse(self, why: str, address: str) -> None:
+        """Take a worker off the cluster."""
+        self.events.append(f"{why}, and is refused")
+        self.in_background(self._give_up(address))
 
     def look(self) -> None:
         """Poll the scheduler in the background; raise ClusterError if its last answers exceed a limit."""
@@ -85,6 +112,8 @@ class Attended:
         change = self.watch.look(now, heartbeats(workers))
         self.workers = {address: worker for address, worker in workers.items() if address not in change.silent}
         self.events += [f"worker {address} joined" for address in change.joined]
+        for address in change.joined:
+            self.in_background(self._check_joined(address))
         self.events += [f"worker {address} left" for address in change.left]
         for address in change.silent:
             self.events.append(f"worker {address} was silent for {self.watch.limits.silence:g} s and is given up")

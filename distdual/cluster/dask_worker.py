@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from distdual.cluster.same_sources import HERE, ForeignWorkerError, Sources, is_same
 from distdual.kernels.rows import Floats, Int32s, Ints
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import Completed
@@ -44,15 +45,36 @@ class TaskWork:
 
     function: Any  # of (source or loaded shard, problem, w, *arguments)
     each: list[ShardWork]
+    sources: Sources = HERE  # of who sends it
 
 
-def load_bundle(source: Openable, shards: Sequence[int], lean: bool) -> dict[int, Loaded]:
+class TaskDone(NamedTuple):
+    """The results of a task, and what computed them."""
+
+    results: list[Any]
+    worker: str
+    sources: Sources
+
+
+def check_sender(sender: Sources) -> None:
+    """Raise unless this worker runs what the process that sends the task runs."""
+    from distributed import get_worker
+
+    if not is_same(sender):
+        raise ForeignWorkerError(get_worker().address)
+
+
+def load_bundle(source: Openable, shards: Sequence[int], lean: bool, sender: Sources) -> dict[int, Loaded]:
+    check_sender(sender)
     with worker_prefetch():
         return {shard: load_shard(source, shard, lean=lean) for shard in shards}
 
 
-def work_on_shards(task: TaskWork, given: Any, problem: Any, w: Floats) -> list[Any]:
+def work_on_shards(task: TaskWork, given: Any, problem: Any, w: Floats) -> TaskDone:
     """Apply the task's function to each of its shards; `given` is a source, or loaded shards by number."""
+    from distributed import get_worker
+
+    check_sender(task.sources)
     results = []
     with worker_prefetch():
         for work in task.each:
@@ -60,7 +82,7 @@ def work_on_shards(task: TaskWork, given: Any, problem: Any, w: Floats) -> list[
             own = problem if work.latent is None else Completed(problem, *work.latent)
             results.append(task.function(one, own, w, *work.arguments))
     return_freed_memory()
-    return results
+    return TaskDone(results, get_worker().address, HERE)
 
 
 def scan_on_worker(given: Any, problem: Problem, w: Floats, scan: Scan) -> ShardReport:

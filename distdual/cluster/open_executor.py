@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from distdual.cluster.base import Executor
-from distdual.cluster.dask_client import connect, send_module
+from distdual.cluster.dask_client import connect
 from distdual.cluster.dask_executor import DaskExecutor
 from distdual.cluster.threads import InlineExecutor
+from distdual.cluster.user_code import send_module
 from distdual.config import ClusterConfig
 from distdual.data.dataset import Dataset
 from distdual.data.in_memory import MemoryDataset
@@ -36,13 +37,14 @@ def dask_page(executor: Executor) -> str | None:
 
 
 def on_dask(client: Any, dataset: Dataset | MemoryDataset, problem: Problem, cluster: ClusterConfig) -> DaskExecutor:
-    """Create an executor, and send the module of a user's own problem to its workers."""
+    """Create an executor, and send the code of a user's own problem to its workers."""
 
     def prepare() -> None:
         send_module(client, problem)
 
+    executor = DaskExecutor(client, dataset, problem, cluster, prepare)  # checks what workers run
     prepare()
-    return DaskExecutor(client, dataset, problem, cluster, prepare)
+    return executor
 
 
 def check_examples(dataset: Dataset | MemoryDataset, problem: Problem) -> None:

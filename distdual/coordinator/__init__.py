@@ -15,6 +15,7 @@ latent_loop      imputing and solving in turn
 snapshot         the state of a run as arrays and JSON values
 latent_snapshot  the same for a latent run
 checkpoint       snapshots in a folder, written atomically
+finished         the model of a finished run, which need not be trained again
 warm_start       a run that starts from the α of a model
 run              from a config to a certified model
 dry_run          what such a run would read, hold and cost

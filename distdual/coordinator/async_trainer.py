@@ -205,8 +205,8 @@ class AsyncTrainer(Trainer):
         self.state.totals.rounds += 1
         for flight in list(self.flights):
             own = [(flight.asked.pop(r.ticket), r) for r in reports if r.ticket in flight.asked]
-            for _, report in own:
-                self._count(report)
+            for scan, report in own:
+                self._count(report, scan)
                 seconds = report.read_seconds + report.compute_seconds
                 self.scan_seconds += SMOOTHING * (seconds - self.scan_seconds)
                 flight.losses += shard_losses([report])

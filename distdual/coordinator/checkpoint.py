@@ -20,7 +20,6 @@ import io
 import json
 import logging
 import time
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
@@ -29,16 +28,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.config import Config
+from distdual.coordinator.checkpoint_schema import MANIFEST as SCHEMA
 from distdual.coordinator.latent_loop import LatentRun
 from distdual.coordinator.latent_snapshot import LatentState, restore_latent
 from distdual.coordinator.slack_partition import SlackPartition
 from distdual.coordinator.snapshot import State, pack, restore
 from distdual.coordinator.trainer import Trainer
 from distdual.data.dataset import Dataset
+from distdual.data.storage.claim import Claim
 from distdual.data.storage.location import Location, StorageError
-from distdual.data.storage.npy_io import unzip
+from distdual.data.storage.npy_io import BAD_ZIP, unzip
 from distdual.errors import ClusterError, InputError, Suspended
-from distdual.model.io import CHECKPOINT, MANIFEST, begin_run, read_json, to_json
+from distdual.model.io import CHECKPOINT, MANIFEST, begin_run, check_output, read_json, to_json
 from distdual.problems.base import Problem
 from distdual.scan.group_members_file import Notes
 from distdual.solver.regularizer import Prior
@@ -49,7 +50,7 @@ FORMAT = 2
 ARRAYS = ("rows", "constraints", "weights", "files")
 REST = 10.0  # pause after a checkpoint, as a multiple of its duration: at most a tenth of the time goes into them
 FREE = ("gap", "max_passes", "max_seconds")  # keys of [solver] that a resumed run may change
-UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, EOFError, zipfile.BadZipFile)
+UNREADABLE = (*BAD_ZIP, IndexError, TypeError, AttributeError, ArithmeticError)
 
 
 class Saved(NamedTuple):
@@ -69,6 +70,7 @@ class Checkpoint:
     every: float  # seconds; 0 for none except on SIGTERM
     run: dict[str, Any]  # identity of the run; another run cannot resume from it
     terminated: Callable[[], bool] = lambda: False
+    claim: Claim | None = None  # of this process on the output
     members: str | None = None  # the folder of members files, inside the model's
     latent: Callable[[], LatentState] | None = None  # the additional state of a latent run
     next: int = 0  # number of the next; never reused, since a failed write may still take effect
@@ -132,6 +134,8 @@ class Checkpoint:
 
     def write(self, trainer: Trainer) -> None:
         """Write the objects, then the manifest, then remove the objects of the last checkpoint."""
+        if self.claim is not None:
+            self.claim.check()
         if not self.whole:
             begin_run(self.output, self.members)
         state, new = pack(trainer), trainer.partition.ledger.since(self.ledger_bytes)
@@ -261,6 +265,7 @@ def open_checkpoint(output: Location, *, overwrite: bool, resume: bool, **told: 
     """The checkpoint of a run and whether to resume from it; refuse to lose an existing one."""
     checkpoint = Checkpoint(output, **told)
     there = checkpoint.folder.exists(MANIFEST)
+    check_output(output, overwrite=overwrite)
     if resume and not there:
         log.warning("there is no checkpoint in %s: training begins anew", output)
     if there and not resume and not overwrite:
@@ -345,13 +350,7 @@ def read_manifest(folder: Location) -> dict[str, Any]:
     version = manifest.get("format")
     if version != FORMAT:
         raise InputError(f"{folder}: checkpoint format {version!r}, this version of distdual reads {FORMAT}")
-    kinds = {"number": int, "run": dict, "files": dict, "summary": dict, "members": str | None}
-    for name, kind in kinds.items():
-        if name not in manifest or not isinstance(manifest[name], kind):
-            raise InputError(f"{folder}/{MANIFEST}: {name} is missing or of the wrong type")
-    members = manifest["members"]
-    if members is not None and (not members.startswith("dual/members-") or ".." in members):
-        raise InputError(f"{folder}/{MANIFEST}: members must name a folder in dual/, got {members!r}")
+    SCHEMA(f"{folder}/{MANIFEST}", manifest)
     return manifest
 
 

@@ -8,12 +8,18 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from distdual.coordinator.checkpoint_schema import LATENT
 from distdual.coordinator.latent_loop import Ended, LatentRun, Turn
+from distdual.coordinator.row_arrays import Arrays
 from distdual.coordinator.schedule import Cause, Stop
-from distdual.coordinator.snapshot import Arrays, State, pack, restore
+from distdual.coordinator.snapshot import State, pack, restore
+from distdual.errors import InputError
 from distdual.json_floats import with_infinity, without_infinity
 from distdual.problems.latent.base import Completed, LatentProblem
 from distdual.report.round_log import Totals
+from distdual.schema import array, rising
 
 PLAIN = ("restart", "begun_at", "gap", "tight", "calls", "updates", "reached")
 PARTS = ("rows", "constraints", "weights", "files")  # of a trainer's state
@@ -50,11 +56,13 @@ def pack_latent(run: LatentRun) -> LatentState:
 def restore_latent(run: LatentRun, state: LatentState) -> None:
     """Restore a new run, whose trainer is already restored."""
     values = with_infinity(state.values)
+    LATENT("latent.json", values)
     for name in PLAIN:
         setattr(run, name, values[name])
     run.trace = [Turn(**turn) for turn in values["trace"]]
     run.spent = [Totals(**totals) for totals in values["spent"]]
     run.completed = unpack_values(run.problem, state.arrays, "")
+    check_examples(run, run.completed)
     if (best := values["best"]) is not None:
         run.best = unpack_best(run, state.arrays, best)
 
@@ -69,7 +77,16 @@ def unpack_best(run: LatentRun, arrays: Arrays, best: Mapping[str, Any]) -> Ende
     trainer.state.continue_log(run.trainer.state)
     trace = [Turn(**turn) for turn in best["trace"]]
     stop = Stop(Cause(best["stop"]["cause"]), best["stop"]["reason"])
-    return Ended(trainer, unpack_values(run.problem, arrays, "best/"), trace, stop)
+    completed = unpack_values(run.problem, arrays, "best/")
+    check_examples(run, completed)
+    return Ended(trainer, completed, trace, stop)
+
+
+def check_examples(run: LatentRun, completed: Completed) -> None:
+    """Refuse latent values of other examples; whether each may have its value, its worker checks."""
+    n = int(run.trainer.partition.first[-1])
+    if completed.n_examples != n:
+        raise InputError(f"latent values of {completed.n_examples} examples, the data set has {n}")
 
 
 def pack_values(completed: Completed, head: str) -> Arrays:
@@ -78,4 +95,9 @@ def pack_values(completed: Completed, head: str) -> Arrays:
 
 
 def unpack_values(problem: LatentProblem, arrays: Arrays, head: str) -> Completed:
-    return Completed(problem, arrays[f"{head}values"], indptr=arrays.get(f"{head}indptr"))
+    values = array(f"{head}values", arrays.get(f"{head}values"), np.int32, (None,))
+    if not problem.per_token:
+        return Completed(problem, values)
+    indptr = array(f"{head}indptr", arrays.get(f"{head}indptr"), np.int64, (None,))
+    rising(f"{head}indptr", indptr, len(values), least=1)
+    return Completed(problem, values, indptr=indptr)

@@ -14,6 +14,7 @@ import numpy as np
 
 from distdual.data.storage.npy_io import load_npy
 from distdual.kernels.rows import Floats, Ints
+from distdual.schema import array, below, rising
 
 POSITION_BITS = 32  # low bits of a reference: the position of the row in its file
 
@@ -59,6 +60,23 @@ class Ledger:
             self._open()
             self.file.write(piece)
         self.batches, self.offsets, self.n_mixtures = batches.tolist(), offsets.tolist(), n_mixtures
+        ends = [*self.batches, n_mixtures][1:]
+        for first, end, offset in zip(self.batches, ends, self.offsets, strict=True):
+            self._check(first, end, *self._read(offset))
+
+    def _read(self, offset: int) -> tuple[Ints, Ints, Floats]:
+        if self.file is None:
+            raise ValueError("the ledger is missing")
+        self.file.seek(offset)
+        indptr, parts, weight = (load_npy(self.file) for _ in range(3))
+        return indptr, parts, weight
+
+    def _check(self, first: int, end: int, indptr: Ints, parts: Ints, weight: Floats) -> None:
+        """Refuse a stored batch whose mixtures are not of rows and of earlier mixtures."""
+        array("a mixture", parts, np.int64, (None,))
+        array("the weights of a mixture", weight, np.float64, (len(parts),), low=0)
+        rising("mixtures", array("mixtures", indptr, np.int64, (end - first + 1,)), len(parts))
+        below("a mixture of a mixture", -1 - parts[parts < 0], first)
 
     def _open(self) -> None:
         if self.file is None:
@@ -71,8 +89,7 @@ class Ledger:
         np.add.at(share, -1 - rows[rows < 0], alpha[rows < 0])
         found, shares = [rows[rows >= 0]], [alpha[rows >= 0]]
         for first, offset in zip(reversed(self.batches), reversed(self.offsets), strict=True):
-            self.file.seek(offset)
-            indptr, parts, weight = (load_npy(self.file) for _ in range(3))
+            indptr, parts, weight = self._read(offset)
             of_part = np.repeat(share[first : first + len(indptr) - 1], np.diff(indptr)) * weight
             mixed = (parts < 0) & (of_part > 0)
             np.add.at(share, -1 - parts[mixed], of_part[mixed])

@@ -3,16 +3,20 @@
 import contextlib
 import logging
 import secrets
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from distdual.certificate.verify import contradictions
+from distdual.cluster.base import Executor
 from distdual.cluster.open_executor import check_examples, dask_page, open_executor
 from distdual.config import Config, from_table, index_range
 from distdual.coordinator.async_trainer import MODES
 from distdual.coordinator.checkpoint import Checkpoint, Saved, identity, open_checkpoint
+from distdual.coordinator.finished import finished_model
 from distdual.coordinator.latent_loop import LatentRun, check_possible
 from distdual.coordinator.latent_snapshot import pack_latent
 from distdual.coordinator.schedule import Cause
@@ -20,13 +24,23 @@ from distdual.coordinator.trainer import Outcome, Trainer, choice_of
 from distdual.coordinator.warm_start import check_same, hot_start
 from distdual.data.dataset import Dataset, TrainingData, open_dataset
 from distdual.data.preprocess.preprocessing import of_dataset
+from distdual.data.storage.claim import Claim, claimed
 from distdual.data.storage.location import Location
-from distdual.errors import InputError
+from distdual.errors import InputError, Superseded
 from distdual.kernels.rows import Floats, product
 from distdual.model.dual import AnyDual, Dual, GroupDual, Summary, read_npy
-from distdual.model.io import MANIFEST, DataInfo, Model, begin_run, claim, load_model, read_json, remove_unfinished
+from distdual.model.io import (
+    MANIFEST,
+    DataInfo,
+    Model,
+    begin_run,
+    check_output,
+    load_model,
+    read_run,
+    remove_unfinished,
+)
 from distdual.problems.base import Problem
-from distdual.problems.latent.base import LatentProblem, stated
+from distdual.problems.latent.base import Completed, LatentProblem, stated
 from distdual.problems.registry import class_of, is_own, make_problem
 from distdual.report.log_sinks import open_logs
 from distdual.report.round_log import Round
@@ -45,6 +59,7 @@ class Result:
     model: Model
     certificate: dict[str, Any]
     history: list[Round]
+    finished_before: bool = False  # an earlier run did all the work, and this one none
 
 
 def train(
@@ -56,17 +71,35 @@ def train(
     resume: bool = False,
     terminated: Callable[[], bool] = lambda: False,
     logs: Sequence[Log] = (),
+    owner: str | None = None,
 ) -> Result:
     """Train, certify and save the model that `config` describes.
 
     `config` is a Config or a table like that of a TOML file; `client` is a Dask client to use instead of [cluster];
     `watch` is called after every round; once `interrupted` returns True, the run certifies its weights and ends.
-    `resume` continues from the checkpoint in the model's folder, if any; once `terminated` returns True, the run writes
-    a checkpoint and raises `Suspended`. `logs` receive the run, like those named in [output].
+    `resume` continues from the checkpoint in the model's folder, if any, and returns the model of a run that has
+    finished; once `terminated` returns True, the run writes a checkpoint and raises `Suspended`. `logs` receive the
+    run, like those named in [output]. No other run may write to the model's folder meanwhile, but a later attempt at
+    the job `owner` takes over from an earlier one.
     """
     config = config if isinstance(config, Config) else from_table(config)
     output = output_of(config)
-    claim(output.patient(0), overwrite=config.output.overwrite)
+    check_output(output.patient(0), overwrite=config.output.overwrite or resume)
+    with claimed(output.patient(0), owner) as claim:
+        return train_claimed(config, claim, client, watch, interrupted, resume, terminated, logs)
+
+
+def train_claimed(
+    config: Config,
+    claim: Claim,
+    client: Any,
+    watch: Callable[[Round], None] | None,
+    interrupted: Callable[[], bool],
+    resume: bool,
+    terminated: Callable[[], bool],
+    logs: Sequence[Log],
+) -> Result:
+    output = output_of(config)
     dataset = open_dataset(data_of(config))
     problem = problem_of(config, dataset)
     prior = prior_of(config, problem.n_weights)
@@ -74,6 +107,9 @@ def train(
     if isinstance(problem, LatentProblem):
         check_possible(problem, solver.slack, solver.cache_bytes)
         solver = replace(solver, slack="example")
+    if resume and (model := finished_model(config, problem, prior, dataset, output)) is not None:
+        remove_unfinished(output)
+        return Result(model, model.certificate, [], finished_before=True)
     checkpoint, there = open_checkpoint(
         output,
         overwrite=config.output.overwrite,
@@ -81,6 +117,7 @@ def train(
         every=config.output.checkpoint_every,
         run=identity(config, problem, prior, dataset),
         terminated=terminated,
+        claim=claim,
     )
     saved = checkpoint.read(dataset) if there else None
     start = None if saved else start_of(config)
@@ -109,17 +146,33 @@ def train(
             del saved  # the cache has a copy
             with checkpoint.kept(lambda: run.trainer):
                 found = run.run()
-            outcome, solved, more = found.outcome, found.completed, {"latent": found.summary()}
+            trainer, outcome, solved, more = run.trainer, found.outcome, found.completed, {"latent": found.summary()}
         else:
             trainer = convex_run(new_trainer(), config, start, checkpoint, saved, logged.write)
             del saved
             with checkpoint.kept(lambda: trainer):
                 outcome = trainer.run()
         model = model_of(outcome, config, dataset, solved, prior, members, more)
-        model.save(output, overwrite=config.output.overwrite)
+        if there:
+            check_resumed(model, output, dataset, executor, checkpoint)
+        save(model, config, claim, checkpoint, trainer)
         logged.end(model.certificate)
         tidy(outcome, model.dual, checkpoint)
     return Result(model, model.certificate, outcome.history)
+
+
+def check_resumed(model: Model, output: Location, dataset: Dataset, executor: Executor, checkpoint: Checkpoint) -> None:
+    """Recompute what a resumed run is about to certify, as what it resumed from is a stored file like any other.
+
+    A summary of the dual cannot be rebuilt, and `verify` says so; latent values are those of the last problem.
+    """
+    if isinstance(model.dual, Summary) or isinstance(model.problem, Completed):
+        return
+    if found := [each for each in contradictions(model, output, dataset, executor) if "inexact" not in each]:
+        raise InputError(
+            f"{checkpoint.folder}: does not belong to the data: {found[0]}; begin anew without --resume and with "
+            "output.overwrite=true"
+        )
 
 
 def data_of(config: Config) -> Location:
@@ -243,6 +296,8 @@ def members_of(config: Config, output: Location, slack: Slack, checkpoint: Check
             begin_run(output, checkpoint.members)
     try:
         yield checkpoint.members
+    except (UnsavedError, Superseded):
+        raise
     except BaseException:
         if not checkpoint.whole and is_alone(output, checkpoint):
             remove_unfinished(output)
@@ -251,8 +306,35 @@ def members_of(config: Config, output: Location, slack: Slack, checkpoint: Check
 
 def is_alone(output: Location, checkpoint: Checkpoint) -> bool:
     """Whether the folder still belongs to this run; another may have taken over."""
-    noted = read_json(output, "run.json").get("members") if output.exists("run.json") else checkpoint.members
+    noted = read_run(output) if output.exists("run.json") else checkpoint.members
     return bool(noted == checkpoint.members) and not checkpoint.folder.exists(MANIFEST)
+
+
+class UnsavedError(InputError):
+    """A run is over, but its model could not be saved in its place."""
+
+
+def save(model: Model, config: Config, claim: Claim, checkpoint: Checkpoint, trainer: Trainer) -> None:
+    """Save the model of a finished run; if that fails, keep what was reached and say how to go on."""
+    output = output_of(config)
+    try:
+        model.save(output, overwrite=config.output.overwrite, claim=claim)
+    except (InputError, OSError) as error:
+        place = kept_as(model, output, checkpoint, trainer)
+        raise UnsavedError(f"{error}; the run is over, but its model is not saved: {place}") from None
+
+
+def kept_as(model: Model, output: Location, checkpoint: Checkpoint, trainer: Trainer) -> str:
+    """Where a model that cannot be saved is kept, and what to do about it."""
+    with contextlib.suppress(InputError, OSError):
+        checkpoint.write(trainer)
+        return f"the checkpoint is in {checkpoint.folder}: go on with --resume"
+    last = "; --resume goes on from the last checkpoint" if checkpoint.whole else ""
+    with contextlib.suppress(InputError, OSError):
+        folder = tempfile.mkdtemp(prefix="distdual-model-")
+        model.save(Location(folder))
+        return f"it is in {folder}: copy all files in it to {output}{last}"
+    return f"it could not be saved in {tempfile.gettempdir()} either{last}"
 
 
 def tidy(outcome: Outcome, dual: AnyDual, checkpoint: Checkpoint) -> None:

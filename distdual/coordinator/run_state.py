@@ -46,6 +46,13 @@ class PassUnderway:
         self.new += C * sum(report.new_loss for report in reports)
 
 
+def without_weights(underway: PassUnderway) -> dict[str, Any]:
+    """A pass as values that JSON can hold; its weights are stored as an array."""
+    values = asdict(replace(underway, w=None))
+    del values["w"]
+    return values
+
+
 @dataclass(slots=True)
 class RunState:
     """A value: `Trainer` updates it through the methods below, `snapshot` saves and restores it."""
@@ -126,7 +133,7 @@ class RunState:
             "version": self.version,
             "seconds": self.seconds,
             "history": [asdict(line) for line in self.history],
-            "underway": asdict(replace(underway, w=None)) if underway else None,
+            "underway": without_weights(underway) if underway else None,
         }
 
     def restore_log(self, values: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.row_copies import packed
 from distdual.kernels.rows import Floats, Ints, OuterRows
+from distdual.memory import SHARE, memory_limit
 from distdual.problems.base import Constraints, Keys
 from distdual.scan.group_members_file import Notes
 from distdual.scan.scan import Scan, ShardReport
@@ -29,6 +30,11 @@ log = logging.getLogger(__name__)
 FIRST_BLOCK = Slack(8)  # where single examples take too much memory
 FILL_AFTER_COALESCING = 0.5  # of the budget; the rest is for new constraints
 CONSTRAINT_BYTES = 160  # upper bound on the bytes of a constraint besides its row
+
+
+def unset_limit() -> int:
+    """Bytes of cached constraints at which a run ends that was given no solver.cache_bytes."""
+    return int(SHARE * memory_limit())
 
 
 class Found(NamedTuple):
@@ -70,6 +76,11 @@ class SlackPartition:
     def insert(self, solver: Solver, reports: Sequence[ShardReport], scans: Sequence[Scan]) -> Ints:
         """Insert the offenders of a round in the order of shards; return their cache slots."""
         parts = [report.offenders for report in reports]
+        if np.isinf(self.budget) and (n_bytes := solver.cache.nbytes_with(parts)) > unset_limit():
+            raise InputError(
+                f"the cached constraints take {n_bytes:,} bytes, more than half of this machine's memory; set "
+                "solver.cache_bytes, below which they are coalesced, or a coarser solver.slack"
+            )
         if np.isfinite(self.budget):  # coalescing needs rows of their own
             parts = [part._replace(rows=packed(part.rows)) for part in parts]
         for part, scan in zip(parts, scans, strict=True):

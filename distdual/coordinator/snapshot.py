@@ -8,21 +8,26 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from distdual.certificate.bounds import ShardLoss
+from distdual.coordinator.checkpoint_schema import (
+    STATE,
+    check_columns,
+    check_files,
+    check_underway,
+    check_weights,
+)
+from distdual.coordinator.row_arrays import Arrays, check_rows, pack_rows, unpack_rows
 from distdual.coordinator.run_state import PassUnderway, RunState
 from distdual.coordinator.schedule import Pass, Piece
 from distdual.coordinator.trainer import Trainer
 from distdual.errors import InputError
 from distdual.json_floats import with_infinity, without_infinity
-from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, OuterRows, Rows
+from distdual.kernels.rows import Floats
 from distdual.scan.slack import Slack
 from distdual.solver.ascent_plan import Ascent
 from distdual.solver.solver import Solver
 from distdual.solver.sweep import add_rows
-
-Arrays = dict[str, NDArray[Any]]
 
 ROUNDING = 1e-6  # of the largest weight: rounding accumulated since v was last rebuilt
 
@@ -63,9 +68,11 @@ def restore(trainer: Trainer, state: State, ledger: Iterable[bytes], *, more_dat
     With appended data, α stays feasible and `lower` stays a bound, but upper bounds are void.
     """
     values = with_infinity(state.values)
+    check_state(trainer, state, values)
     trainer.solver.cache.restore(unpack_rows(state.rows), state.constraints, referenced=values["referenced"])
+    trainer.solver.cache.check_gram()
     trainer.solver.restore(state.weights, values["solver"])
-    check_weights(trainer.solver)
+    check_sum(trainer.solver)
     trainer.partition.restore(state.files, values["partition"], ledger)
     trainer.state = RunState(trainer.solver.candidate())
     trainer.state.restore_log(values)
@@ -76,7 +83,18 @@ def restore(trainer: Trainer, state: State, ledger: Iterable[bytes], *, more_dat
         trainer.state.restore_bounds(values["bounds"], state.weights["best_w"], underway)
 
 
-def check_weights(solver: Solver) -> None:
+def check_state(trainer: Trainer, state: State, values: Mapping[str, Any]) -> None:
+    """Refuse a state that kernels could not survive."""
+    STATE("state.json", values)
+    cache, partition, first = trainer.solver.cache, trainer.partition, trainer.partition.first
+    n = check_columns(state.constraints, cache, int(first[-1]))
+    check_rows(state.rows, n, cache.n_weights)
+    check_weights(state.weights, cache.n_weights)
+    check_files(state.files, values["partition"]["n_mixtures"], len(first) - 1, state.constraints["reference"])
+    check_underway(values["underway"], np.diff(partition.first))
+
+
+def check_sum(solver: Solver) -> None:
     """w = ∇R*(Σ α x), up to the rounding of steps."""
     v = np.zeros(solver.prior.n_weights)
     if solver.cache.rows is not None:
@@ -96,26 +114,3 @@ def unpack_underway(found: Mapping[str, Any] | None, w: Floats | None) -> PassUn
     losses = [ShardLoss(*loss) for loss in found["losses"]]
     made = {"plan": Pass(**{**plan, "rounds": rounds, **ascents}), "slack": Slack(**found["slack"]), "losses": losses}
     return PassUnderway(**{**found, **made, "w": w})
-
-
-def pack_rows(rows: Rows | None) -> Arrays:
-    """The arrays of the rows by name; the names tell the format."""
-    if isinstance(rows, OuterRows):
-        own = {name: getattr(rows, name) for name in ("at", "plus", "minus", "scale")}
-        return {**rows.x._asdict(), **own, "width": np.array([rows.width])}
-    return rows._asdict() if rows is not None else {}
-
-
-def unpack_rows(arrays: Arrays) -> Rows | None:
-    if not arrays:
-        return None
-    if "at" not in arrays:
-        return features(arrays)
-    at, plus, minus, scale = (arrays[name] for name in ("at", "plus", "minus", "scale"))
-    return OuterRows(features(arrays), at, plus, minus, scale, int(arrays["width"][0]))
-
-
-def features(arrays: Arrays) -> Features:
-    if "indptr" in arrays:
-        return CsrRows(arrays["indptr"], arrays["indices"], arrays["values"])
-    return DenseRows(arrays["values"])

@@ -22,9 +22,10 @@ from distdual.coordinator.run import data_of, members_of, model_of, output_of, p
 from distdual.coordinator.schedule import Cause
 from distdual.coordinator.trainer import Outcome, Trainer, choice_of
 from distdual.data.dataset import Dataset, open_dataset
+from distdual.data.storage.claim import Claim, claimed
 from distdual.errors import InputError
 from distdual.model.cv_scores import best_of, choose_score, held_out_scores, shared_names
-from distdual.model.io import Model, claim
+from distdual.model.io import Model, check_output
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import LatentProblem
 from distdual.report.round_log import Round
@@ -111,8 +112,22 @@ def sweep(
     values = grid(C)
     check_supported(config)
     output = output_of(config)
-    if folds:
-        claim(output.patient(0), overwrite=config.output.overwrite)
+    if not folds:
+        return sweep_claimed(config, values, folds, client, score, watch, None)
+    check_output(output.patient(0), overwrite=config.output.overwrite)
+    with claimed(output.patient(0)) as claim:
+        return sweep_claimed(config, values, folds, client, score, watch, claim)
+
+
+def sweep_claimed(
+    config: Config,
+    values: list[float],
+    folds: int,
+    client: Any,
+    score: str | None,
+    watch: Callable[[str, Point], None] | None,
+    claim: Claim | None,
+) -> Sweep:
     dataset = open_dataset(data_of(config))
     check_folds(folds, dataset)
     problem = problem_of(config, dataset)
@@ -135,7 +150,7 @@ def sweep(
         named = {name: [[at[name] for at in fold] for fold in scores] for name in shared_names(scores)}
         by = choose_score(list(named), score) if folds else None
         best = None if by is None else values[best_of(named[by], by)]
-        points, model = follow_all(run, values, best, runlog.write, tell)
+        points, model = follow_all(run, values, best, runlog.write, tell, claim)
     return Sweep(points, paths, named, by, best, model)
 
 
@@ -215,6 +230,7 @@ def follow_all(
     best: float | None,
     write: Callable[[Round], None],
     tell: Callable[[str, Point], None],
+    claim: Claim | None,
 ) -> tuple[list[Point], Model | None]:
     """The path of all examples, and the model at the best C, to which it returns at the end."""
     config, dataset = run.config, run.dataset
@@ -234,7 +250,7 @@ def follow_all(
         (outcome,) = follow(trainer, [best], solver)
         told = replace(config, solver=replace(config.solver, C=best))
         model = model_of(outcome, told, dataset, run.problem, run.prior, members)
-        model.save(output, overwrite=config.output.overwrite)
+        model.save(output, overwrite=config.output.overwrite, claim=claim)
         tidy(outcome, model.dual, none)
     return points, model
 

@@ -16,6 +16,7 @@ from distdual.cluster.base import Executor
 from distdual.config import SolverConfig
 from distdual.coordinator.auto_slack import Choice, choose
 from distdual.coordinator.pass_cost import PassCost, declared_cost
+from distdual.coordinator.report_checks import check_report
 from distdual.coordinator.run_state import PassUnderway, RunState
 from distdual.coordinator.schedule import (
     CACHE_GAP_SHARE,
@@ -27,9 +28,10 @@ from distdual.coordinator.schedule import (
     Progress,
     Stop,
     after_scan,
+    cut_expensive,
     next_step,
 )
-from distdual.coordinator.slack_partition import SlackPartition
+from distdual.coordinator.slack_partition import SlackPartition, unset_limit
 from distdual.data.dataset import TrainingData
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
@@ -104,6 +106,7 @@ class Trainer:
         self.solver = Solver(self.config.C, self.config.seed, self.prior, room)
         self.partition = SlackPartition(choice.slack, self.dataset.first, budget, self.notes)
         self.partition.check_budget(self.solver.cache)
+        log.info("cache: at most %.0f bytes of constraints", min(budget, unset_limit()))
         self.partition.tell(choice.why)
         self.cost = declared_cost(self.config, self.dataset, self.problem)
         self.partition.tell(self.cost.why)
@@ -349,18 +352,22 @@ class Trainer:
     def _scan(
         self, pieces: tuple[Piece, ...], w: Floats, slack: Slack, recent: Mapping[int, tuple[Notes, ...]] = NO_NOTES
     ) -> tuple[list[Scan], list[ShardReport], Floats]:
-        """Scan the pieces at w; scans and reports are in the order of shards.
+        """Scan the pieces at w, cut where the oracle is expensive; scans and reports are in the order of examples.
 
         `recent` maps a shard to members files to search instead of calling the oracle.
         """
         version = self.publish(w)
-        scans = [self._scan_of(p, version, slack, recent.get(p.shard, ())) for p in sorted(pieces)]
+        if not recent:
+            pieces = cut_expensive(pieces, self.problem.oracle_work, slack)
+        scans = [
+            self._scan_of(p, version, slack, recent.get(p.shard, ()), ticket) for ticket, p in enumerate(sorted(pieces))
+        ]
         begin = time.perf_counter()
-        reports = sorted(self.executor.reports(scans), key=lambda report: report.shard)
+        reports = sorted(self.executor.reports(scans), key=lambda report: report.ticket)
         self.state.totals.wait_seconds += time.perf_counter() - begin
         self.state.totals.rounds += 1
-        for report in reports:
-            self._count(report)
+        for scan, report in zip(scans, reports, strict=True):
+            self._count(report, scan)
         return scans, reports, w
 
     def publish(self, w: Floats) -> int:
@@ -377,7 +384,8 @@ class Trainer:
         known = self._known(piece)
         return Scan(piece.shard, version, known, piece.begin, piece.end, slack, notes, recent, self.fold, ticket)
 
-    def _count(self, report: ShardReport) -> None:
+    def _count(self, report: ShardReport, scan: Scan) -> None:
+        check_report(report, scan, self.dataset.first, self.problem.n_weights)
         self.solver.meet(report.magnitude)
         self.state.totals.oracle_calls += report.n_examples
         self.state.totals.offenders += len(report.offenders.margin)
@@ -445,7 +453,7 @@ class Trainer:
         whole = tuple(Piece(s, 0, int(n)) for s, n in enumerate(np.diff(self.dataset.first)))
         w = self.solver.candidate(averaged=self.config.average)
         scans, reports, w = self._scan(whole, w, self.partition.slack)
-        self._certify(shard_losses(reports), w, scans[0].version)
+        self._certify(whole_shards(shard_losses(reports)), w, scans[0].version)
         self._record(self.dataset.n_shards, certify=True)
 
     def _gap(self) -> float:

@@ -28,7 +28,7 @@ from distdual.scan.slack_groups import (
     CHUNK,
     Members,
     add_margins,
-    build,
+    build_stored,
     fold,
     join_smaller,
     runs,
@@ -131,11 +131,11 @@ def constraints_of(problem: Problem, found: Shard, task: Task) -> Start:
     """The initial constraints of one shard."""
     dual = task.support.dual
     if isinstance(dual, Dual) and task.slack.is_example:
-        constraints = problem.constraints(found, dual.example - found.first, dual.keys)
+        constraints = problem.rebuilt(found, dual.example - found.first, dual.keys)
         return single(constraints, feasible(task.scale * dual.alpha, constraints, task.C))
     members, share = shares(task, problem, found)
     if task.slack.is_example:
-        constraints = problem.constraints(found, members.example, members.keys)
+        constraints = problem.rebuilt(found, members.example, members.keys)
         return single(constraints, feasible(share * constraints.cost, constraints, task.C))
     start = mixed(problem, found, members, share, task)
     if task.notes:
@@ -181,7 +181,7 @@ def mixed(problem: Problem, shard: Shard, members: Members, share: Floats, task:
     margin, rows = np.zeros(len(group)), []
     for begin, end in runs(indptr, CHUNK):
         at = indptr[begin : end + 1]
-        built = build(problem, shard, members, int(at[0]), int(at[-1]))
+        built = build_stored(problem, shard, members, int(at[0]), int(at[-1]))
         each = built.cost * weight[at[0] : at[-1]]
         add_margins(built.margin, each, at - at[0], margin[begin:end])
         rows.append(sum_rows(built.rows, each, at - at[0], problem.n_weights))

@@ -9,5 +9,7 @@ validate         checks of blocks of examples before they are stored
 layout           the layout of a stored data set: its arrays, and the shape of chunk s of each
 dataset          stored data sets: opening one, and reading its shards
 in_memory        data sets in memory, which training reads like stored ones
+preprocess/      what `prepare` does to raw features, stored with data sets and models
+prediction_files  files of predictions, written as they come
 prepare/         `prepare`: sources become a data set of shards
 """

@@ -20,20 +20,27 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
-from distdual.data.layout import ATTRIBUTES, CHECKSUMS, FORMAT, LENGTHS, NORMS, Axis, Layout
+from distdual.data.layout import ATTRIBUTES, CHECKSUMS, FORMAT, LENGTHS, NORMS, SEPARATORS, ArraySpec, Axis, Layout
+from distdual.data.layout_schema import ATTRIBUTES as SCHEMA
+from distdual.data.layout_schema import check_layout, check_table_size, check_tables, check_zarr_array
 from distdual.data.shard import Block, Read, Runs, Shard, run_arrays
+from distdual.data.shard_checks import check_shard
 from distdual.data.storage.chunks import Chunks
-from distdual.data.storage.location import Location, clear_errors
+from distdual.data.storage.location import Location, check_regular, clear_errors
 from distdual.errors import InputError
 from distdual.kernels.rounding import MARGIN
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Ints
 
+CHANGED_ON_THE_WAY = "FlexibleChecksumError"  # botocore's: the object has another checksum than its server says
 PLAIN_ARRAY = "{}: this is a plain Zarr array; make a data set of it with `distdual prepare`, and --labels"
-TABLES = (LENGTHS, NORMS, CHECKSUMS)
+TABLES: dict[str, tuple[str, int]] = {LENGTHS: ("int64", 2), NORMS: ("float64", 1), CHECKSUMS: ("uint32", 1)}
+
+# What Zarr raises about descriptions that it cannot read, and json about those nested too deeply.
+UNREADABLE = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 class MissingChunkError(Exception):
-    """Zarr would read a chunk that is not there as fill values; for us a lost chunk is lost data."""
+    """A missing chunk, which Zarr would read as fill values."""
 
 
 class IncompleteError(InputError):
@@ -41,15 +48,17 @@ class IncompleteError(InputError):
 
 
 class DamagedError(InputError):
-    """A data set of ours, complete once, whose description cannot be read any more."""
+    """A data set whose description is damaged."""
 
 
 class StrictStore(WrapperStore[Store]):
-    """A Zarr store that refuses to make up lost chunks."""
+    """A Zarr store that raises an error for missing chunks instead of filling them."""
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
+        if isinstance(self._store, LocalStore):
+            check_regular(self._store.root / key)
         found = await super().get(key, prototype, byte_range)
-        if found is None and "/c/" in key:
+        if found is None and ("/c/" in key or "/c." in key):
             raise MissingChunkError(key)
         return found
 
@@ -115,7 +124,7 @@ class TrainingData(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """An open data set: what is known about all shards, and a way to read each."""
+    """An open data set: metadata of all shards, and a method to read each."""
 
     location: Location
     layout: Layout
@@ -179,7 +188,7 @@ class Dataset:
 
     @cached_property
     def _rank(self) -> NDArray[np.int32]:
-        """Place in `classes` of each stored label code."""
+        """Index in `classes` of each stored label code."""
         return np.array([self.classes.index(label) for label in self.layout.labels], dtype=np.int32)
 
     @cached_property
@@ -194,7 +203,7 @@ class Dataset:
         return digest.hexdigest()
 
     def head(self, n: int) -> "Dataset":
-        """The same without what was appended after shard n − 1."""
+        """The first n shards as a data set."""
         return replace(self, lengths=self.lengths[:n], largest_norm=self.largest_norm[:n], checksum=self.checksum[:n])
 
     @property
@@ -202,49 +211,23 @@ class Dataset:
         return Texts(self)
 
     def read(self, number: int, *, check: bool = True) -> Read:
-        """Shard `number` and what it took: one GET an array, all at the same time.
+        """Shard `number` and the cost of reading it: one GET for each array, all at the same time.
 
-        Unless `check` is off, a shard that is not what `prepare` wrote is an error. What no `prepare` could have
-        written, and no kernel could survive, always is.
+        Unless `check` is off, a shard that is not what `prepare` wrote is an error. What no kernel could survive always
+        is: a checksum protects against accidents only.
         """
         lengths = dict(zip(self.layout.axes, self.lengths[number].tolist(), strict=True))
         chunks = self.chunks.read(number, lengths)
         arrays = {name: chunk.values for name, chunk in chunks.items()}
         first = self.layout.arrays[0].name  # where it is not compressed, its checksum is known already
         intact = checksum_of(arrays, self.layout, chunks[first].crc) == self.checksum[number]
+        where = f"{self.location}: shard {number}"
         if check and not intact:
-            raise InputError(
-                f"{self.location}: shard {number} is not what was prepared: its checksum differs; prepare it again"
-            )
-        if not check:
-            self._check_structure(number, arrays)
+            raise InputError(f"{where} is not what was prepared: its checksum differs; prepare it again")
+        check_shard(where, self.layout, arrays)
         n_bytes = sum(chunk.n_bytes for chunk in chunks.values())
         n_gets = sum(chunk.n_gets for chunk in chunks.values())
         return Read(self._shard(number, arrays), n_bytes, n_gets, intact)
-
-    def _check_structure(self, number: int, arrays: dict[str, NDArray[Any]]) -> None:
-        """Refuse label codes, row ends and column numbers that point outside of what is there."""
-        bad = None
-        tokens = arrays.get("tokens", np.array([0, len(arrays["y"])]))
-        if self.layout.labels and not within(arrays["y"], len(self.layout.labels)):
-            bad = "y"
-        elif tokens[0] != 0 or tokens[-1] != len(arrays["y"]) or (np.diff(tokens) < 1).any():
-            bad = "tokens"
-        elif self.layout.sparse:
-            indptr = arrays["indptr"]
-            if indptr[0] != 0 or indptr[-1] != len(arrays["values"]) or (np.diff(indptr) < 0).any():
-                bad = "indptr"
-            elif not within(arrays["indices"], self.layout.n_features):
-                bad = "indices"
-        for name in self.layout.runs:
-            indptr = arrays[f"{name}_indptr"]
-            if indptr[0] != 0 or indptr[-1] != len(arrays[name]) or (np.diff(indptr) < 0).any():
-                bad = f"{name}_indptr"
-        if bad:
-            raise InputError(
-                f"{self.location}: shard {number}, array {bad!r}: "
-                "the chunk cannot belong to this data set; prepare it again"
-            )
 
     def _shard(self, number: int, arrays: dict[str, NDArray[Any]]) -> Shard:
         x: Features
@@ -271,13 +254,14 @@ class Texts(Mapping[str, str]):
         try:
             with clear_errors(self.dataset.location.url):
                 content = np.asarray(sync(self.dataset.text_arrays[name].getitem(slice(None)))).tobytes()
-        except (MissingChunkError, ValueError, RuntimeError, TypeError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"{where} is missing or damaged ({error}); prepare the data set again") from None
+        except (MissingChunkError, *UNREADABLE) as error:
+            raise damaged(error, f"{where} is missing or damaged ({{}}); prepare the data set again") from None
         if google_crc32c.extend(0, content) != expected:
             raise InputError(f"{where} is not what was prepared: its checksum differs; prepare the data set again")
-        return content.decode()
+        try:
+            return content.decode()
+        except UnicodeDecodeError as error:
+            raise InputError(f"{where} is no UTF-8: {error}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.dataset.layout.texts)
@@ -307,11 +291,6 @@ def checksum_of(arrays: dict[str, NDArray[Any]], layout: Layout, first: int | No
     return crc
 
 
-def within(numbers: NDArray[Any], end: int) -> bool:
-    """Whether 0 ≤ every number < end."""
-    return not len(numbers) or (int(numbers.min()) >= 0 and int(numbers.max()) < end)
-
-
 def natural(label: str) -> tuple[float, str]:
     """A sort key: numbers by value, then everything else by spelling."""
     try:
@@ -334,6 +313,15 @@ def open_dataset(location: Location) -> Dataset:
     A storage that does not answer is an error at once: the address may be wrong. Shards are read patiently.
     """
     store = StrictStore(zarr_store(location, read_only=True))
+    try:
+        return dataset_at(location, store)
+    except InputError as error:
+        if not isinstance(error, DamagedError) and CHANGED_ON_THE_WAY not in str(error):
+            raise
+        return dataset_at(location, store)  # what was damaged on its way only is whole the second time
+
+
+def dataset_at(location: Location, store: StrictStore) -> Dataset:
     with clear_errors(location.url):
         return dataset_in(location.absolute(), store)
 
@@ -342,12 +330,49 @@ def dataset_in(location: Location, store: StrictStore) -> Dataset:
     group = open_group(location, store)
     layout = read_layout(location, group)
     try:
-        codecs = {spec.name: array_of(group, spec.name).metadata.to_dict()["codecs"] for spec in layout.arrays}
-        texts = {name: array_of(group, text_array(name)).async_array for name in layout.texts}
-        lengths, largest_norm, checksum = (np.asarray(array_of(group, name)[:]) for name in TABLES)
-    except (KeyError, MissingChunkError, ValueError, RuntimeError) as error:
-        raise DamagedError(f"{location}: an array is missing or damaged ({error}); prepare it again") from None
+        layout = replace(layout, separator=separator_of(location, group, layout))
+        codecs = {spec.name: codecs_of(location, group, layout, spec) for spec in layout.arrays}
+        texts = {name: described(location, group, text_array(name), "uint8").async_array for name in layout.texts}
+        tables = {name: described(location, group, name, *form) for name, form in TABLES.items()}
+        lengths, largest_norm, checksum = (np.asarray(each[:]) for each in tables.values())
+        check_tables(str(location), layout, lengths, largest_norm, checksum)
+    except (MissingChunkError, *UNREADABLE) as error:
+        raise damaged(error, f"{location}: an array is missing or damaged ({{}}); prepare it again") from None
     return Dataset(location, layout, lengths, largest_norm, checksum, Chunks(location, layout, codecs), texts)
+
+
+def codecs_of(location: Location, group: zarr.Group, layout: Layout, spec: ArraySpec) -> Any:
+    """How an array is stored, if it is as the layout says."""
+    metadata = array_of(group, spec.name).metadata.to_dict()
+    check_zarr_array(f"{location}: array {spec.name!r}", plain(metadata), spec, layout.chunk_shape(spec))
+    return metadata["codecs"]
+
+
+def described(location: Location, group: zarr.Group, name: str, dtype: str, dimensions: int = 1) -> zarr.Array[Any]:
+    """A table or a text, if it is of this form and fits in memory."""
+    found = array_of(group, name)
+    check_table_size(f"{location}: array {name!r}", plain(found.metadata.to_dict()), dtype, dimensions)
+    return found
+
+
+def plain(value: Any) -> Any:
+    """Zarr's description of an array as JSON has it."""
+    return json.loads(json.dumps(value, default=str))
+
+
+def damaged(error: BaseException, sentence: str) -> InputError:
+    """The error's own sentence if it has one, else the given one around it."""
+    own = f"{error}; prepare it again"
+    return DamagedError(own if isinstance(error, InputError) else sentence.format(error))
+
+
+def separator_of(location: Location, group: zarr.Group, layout: Layout) -> str:
+    """What stands between the numbers in the names of chunks, the same in all arrays."""
+    encodings = [array_of(group, spec.name).metadata.to_dict()["chunk_key_encoding"] for spec in layout.arrays]
+    for separator in SEPARATORS:
+        if all(found == {"name": "default", "configuration": {"separator": separator}} for found in encodings):
+            return separator
+    raise InputError(f"{location}: its arrays name their chunks in different ways; prepare it again")
 
 
 def open_group(location: Location, store: Store, mode: Literal["r", "r+"] = "r") -> zarr.Group:
@@ -357,20 +382,23 @@ def open_group(location: Location, store: Store, mode: Literal["r", "r+"] = "r")
         raise InputError(PLAIN_ARRAY.format(location)) from None
     except (zarr.errors.GroupNotFoundError, FileNotFoundError, NotADirectoryError):
         raise InputError(f"{location}: there is no data set; make one with `distdual prepare`") from None
-    except (ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{location}: zarr.json is damaged ({error}); prepare it again") from None
+    except UNREADABLE as error:
+        raise damaged(error, f"{location}: zarr.json is damaged ({{}}); prepare it again") from None
 
 
 def read_layout(location: Location, group: zarr.Group) -> Layout:
     attributes = check_attributes(location, dict(group.attrs).get(ATTRIBUTES))
     try:
-        return Layout.from_attributes(attributes)
-    except (KeyError, TypeError) as error:
-        raise DamagedError(f"{location}: the description of the data is damaged ({error}); prepare it again") from None
+        SCHEMA(f"{location}: zarr.json", attributes)
+        layout = Layout.from_attributes(attributes)
+        check_layout(f"{location}: zarr.json", layout)
+    except InputError as error:
+        raise DamagedError(f"{error}; prepare it again") from None
+    return layout
 
 
 def check_attributes(location: Location, attributes: Any) -> dict[str, Any]:
-    if not isinstance(attributes, dict) or not isinstance(attributes.get("format"), int):
+    if not isinstance(attributes, dict) or type(attributes.get("format")) is not int:
         raise InputError(
             f"{location}: this Zarr group is not a distdual data set; if it holds arrays of features and labels, "
             "make a data set of them with `distdual prepare`"

@@ -66,20 +66,20 @@ class MemoryDataset:
 
     @cached_property
     def checksum(self) -> NDArray[np.uint32]:
-        """(n_shards,) of what rows and margins of constraints are made of: all but the costs."""
+        """(n_shards,) checksums of all arrays except the costs."""
         return np.array([rows_checksum(shard) for shard in self.shards], dtype=np.uint32)
 
     def read(self, number: int, *, check: bool = True) -> Read:  # noqa: ARG002 - as Dataset.read
         return Read(self.shards[number])
 
     def only(self, number: int) -> "OneShard":
-        """What a worker needs to read this shard."""
+        """The data that a worker needs to read this shard."""
         return OneShard(replace(self.shards[number], x=self.shards[number].x.trimmed()))
 
 
 @dataclass(frozen=True, slots=True)
 class OneShard:
-    """A shard that travels to a worker by itself; reads like the data set it is from."""
+    """A single shard sent to a worker; reads like the data set it belongs to."""
 
     shard: Shard
     shard_bytes: ClassVar[int] = 0

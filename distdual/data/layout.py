@@ -8,6 +8,9 @@ array `lengths`, and what lies beyond is padding.
 
 What belongs to all examples and may be large, such as a grammar or the names of all features, is a *text*: an array
 of its own, of UTF-8 bytes.
+
+The objects of array x are x/c/0, x/c/1, … or x/c.0, x/c.1, …: Zarr allows both. A data set that replaces another takes
+the names that the other does not, so that each is whole until zarr.json, replaced by one write, names the new one.
 """
 
 from dataclasses import dataclass, field
@@ -23,6 +26,7 @@ LENGTHS = "lengths"  # (n_shards, len(Layout.axes)) int64
 NORMS = "largest_norm"  # (n_shards,) float64: the largest ||x_i|| of a shard
 CHECKSUMS = "checksum"  # (n_shards,) uint32: crc32c over the shard's arrays in the order of `Layout.arrays`
 TABLE_CHUNK = 1 << 16  # shards per chunk of these three
+SEPARATORS = ("/", ".")  # of the numbers in the names of chunks
 TEXT_CHUNK = 1 << 22  # bytes per chunk of a text
 VOCABULARY = "vocabulary"  # the text that names the features, one a line
 SCALE = "scale"  # the text that holds what each column was divided by, one a line
@@ -35,15 +39,17 @@ class ArraySpec(NamedTuple):
     axis: Axis
     width: int = 0  # columns; 0 for a flat array
     extra: int = 0  # entries beyond the axis: 1 for an indptr
+    separator: str = "/"
 
     def chunk_key(self, shard: int) -> str:
         """The name of the object that holds a shard's part."""
-        return f"{self.name}/c/{shard}" + ("/0" if self.width else "")
+        numbers = ("c", str(shard), "0") if self.width else ("c", str(shard))
+        return f"{self.name}/{self.separator.join(numbers)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """All that is the same for every shard; stored as the group's attributes."""
+    """Properties shared by all shards; stored as the group's attributes."""
 
     kind: str  # the problem it was prepared for
     n_features: int
@@ -58,6 +64,7 @@ class Layout:
     texts: dict[str, int] = field(default_factory=dict)  # crc32c of each text
     recipe: dict[str, Any] = field(default_factory=dict)  # how templates made features of text, where they did
     scale: str = "none"  # what `prepare` divided features by; factors of columns are the text SCALE
+    separator: str = "/"  # one of SEPARATORS; not an attribute, as Zarr's description of each array tells it
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -83,11 +90,12 @@ class Layout:
             for name, dtype in self.runs.items()
             for spec in (ArraySpec(f"{name}_indptr", "int64", "example", extra=1), ArraySpec(name, dtype, name))
         ]
-        return [*features, y, *tokens, *columns, *runs]
+        every = [*features, y, *tokens, *columns, *runs]
+        return [spec._replace(separator=self.separator) for spec in every]
 
     @property
     def numbering(self) -> str | None:
-        """What feature numbers mean: different where they mean different things, None where unknown."""
+        """An identifier of the numbering of features; None where it is unknown."""
         if VOCABULARY in self.texts:
             return f"vocabulary {self.texts[VOCABULARY]:08x}"
         return f"hash of {self.recipe['hash_bits']} bits" if "hash_bits" in self.recipe else None

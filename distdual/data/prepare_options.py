@@ -13,7 +13,7 @@ SCALES = ("none", "unit-variance", "unit-rows")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to write a data set, whatever the source."""
+    """Options of `prepare` that do not depend on the source."""
 
     kind: str
     """The problem it is for: the name of a built-in one, or "package.module:Class"."""
@@ -70,7 +70,7 @@ class Options:
 class TestMask:
     """Which examples are for testing; by their number, so the same in every pass."""
 
-    __test__ = False  # pytest: the name does not mean you
+    __test__ = False  # not a test class, for pytest
 
     def __init__(self, options: Options) -> None:
         self.fraction = options.test_fraction

@@ -136,5 +136,5 @@ def finite_rows(x: Features) -> NDArray[np.bool_]:
 
 
 def label_name(label: Any) -> str:
-    """A label as people write it: 1, not 1.0."""
+    """A label in its usual spelling: 1, not 1.0."""
     return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)

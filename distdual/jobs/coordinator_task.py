@@ -98,7 +98,13 @@ class Attempt:
             how = "resumes from the checkpoint" if again or resume else "starts over, without a checkpoint"
             self._say(f"attempt {self.record.attempt} {how}, on {self.worker.address}")
         result = train(
-            config, self.client, self._watch, self._check_current, resume=resume or again, terminated=self._terminated
+            config,
+            self.client,
+            self._watch,
+            self._check_current,
+            resume=resume or again,
+            terminated=self._terminated,
+            owner=self.record.id,
         )
         return result.certificate
 

@@ -1,17 +1,15 @@
 """Submitting, watching and cancelling jobs, by a client that may disconnect meanwhile."""
 
 import contextlib
-import hashlib
 import json
 import queue
 import secrets
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from distdual.cluster.dask_client import module_file_of
+from distdual.cluster.user_code import code_of, digest_of, send_code
 from distdual.config import Config, from_table
 from distdual.data.storage.location import Location
 from distdual.errors import InputError, Suspended
@@ -119,15 +117,14 @@ def submit(config: Config | Mapping[str, Any], client: Any, *, resume: bool = Fa
 
     config = anywhere(config if isinstance(config, Config) else from_table(config))
     kind = config.problem.kind
-    module = module_file_of(class_of(kind).__module__) if is_own(kind) else None
-    digest = hashlib.sha256(Path(module).read_bytes()).hexdigest() if module else None
+    code = code_of(class_of(kind).__module__) if is_own(kind) else {}
+    digest = digest_of(code) if code else None
     job = Job(secrets.token_hex(4), client)
     record = Record(
         id=job.id, model=config.output.url, data=config.data.url, problem=kind, submitted=time.time(), module=digest
     )
     check_conflicts(record, [Job(other.id, client).record() for other in records(client) if other.code is None])
-    if module is not None:
-        client.upload_file(module)
+    send_code(client, code)
     save(client, record)
     future = client.submit(train_job, job.id, config, resume, key=TASK + job.id, pure=False)
     fire_and_forget(future)

@@ -1,6 +1,7 @@
 """The Numba decorators: the only place where Numba is configured."""
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -25,6 +26,9 @@ CALLED_FROM_PYTHON: dict[str, Any] = {
 COUNTING = {"_nrt": True}  # said everywhere: else a kernel takes it from whoever compiles it first
 BARE = {"_nrt": False}  # counting the references to arrays costs more than a narrow row: 110 ns a visit became 30
 
+BOUNDSCHECK = os.environ.get("DISTDUAL_BOUNDSCHECK") == "1"  # for debugging: an index out of range is an IndexError
+CHECKED: dict[str, Any] = {"boundscheck": True} if BOUNDSCHECK else {}
+
 SCALARS = (None, bool, int, float)
 
 
@@ -38,13 +42,17 @@ def digest_of(package: Path) -> str:
 
 SOURCES = digest_of(Path(__file__).parents[1])
 
+if BOUNDSCHECK:  # a cache of its own, or each kind of process would discard what the other kind has compiled
+    above: Any = numba.config
+    above.CACHE_DIR = str(Path(above.CACHE_DIR or Path.home() / ".cache" / "numba") / "distdual-boundscheck")
+
 
 def compiled(fn: F, **options: Any) -> F:
     """Numba compiles a kernel anew when its own file has changed; ours are also made of what other files hold.
 
     As part of the version, which Numba looks at first: the rest may speak of types that are no more.
     """
-    made = njit(**CALLED_FROM_PYTHON, **options)(fn)
+    made = njit(**CALLED_FROM_PYTHON, **CHECKED, **options)(fn)
     if hasattr(made, "_cache"):  # not where NUMBA_DISABLE_JIT is set
         file = made._cache._cache_file
         file._version = (file._version, SOURCES)
@@ -78,7 +86,7 @@ def gather_kernel(fn: F) -> F:
 
 def specialise(generic: Callable[..., Any]) -> Callable[[F], F]:
     """Register what `generic` compiles to inside kernels: a function of Numba types that returns bare code."""
-    return cast(Callable[[F], F], overload(generic, jit_options=cast(Any, {**FLAGS, **BARE})))
+    return cast(Callable[[F], F], overload(generic, jit_options=cast(Any, {**FLAGS, **BARE, **CHECKED})))
 
 
 def fetch(values: Any, place: Any) -> None:

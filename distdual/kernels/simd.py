@@ -14,7 +14,7 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic, models, register_model
 from numpy.typing import NDArray
 
-from distdual.kernels.jit import specialise
+from distdual.kernels.jit import BOUNDSCHECK, inlined_kernel, specialise
 
 FOUR = 4
 
@@ -168,6 +168,13 @@ _one_of_four: Any = intrinsic(_one_of_four_code)
 _put_four: Any = intrinsic(_put_four_code)
 
 
+@inlined_kernel
+def check_four(size: int, place: int) -> None:
+    """An IndexError unless places … place + 3 are among `size`; for kernels compiled with bounds checks."""
+    if place < 0 or place + FOUR > size:
+        raise IndexError("index is out of bounds")
+
+
 @specialise(no_four)
 def _none() -> Any:
     def none() -> Any:
@@ -181,7 +188,11 @@ def _added(total: Any, scale: Any, table: Any, place: Any) -> Any:  # noqa: ARG0
     def added(total: Any, scale: Any, table: Any, place: Any) -> Any:
         return _add_four(total, scale, table, place)
 
-    return added
+    def checked(total: Any, scale: Any, table: Any, place: Any) -> Any:
+        check_four(table.size, place)
+        return _add_four(total, scale, table, place)
+
+    return checked if BOUNDSCHECK else added
 
 
 @specialise(add_gathered)
@@ -189,7 +200,14 @@ def _with_gathered(total: Any, values: Any, indices: Any, j: Any, w: Any) -> Any
     def gathered(total: Any, values: Any, indices: Any, j: Any, w: Any) -> Any:
         return _add_gathered(total, values, indices, j, w)
 
-    return gathered
+    def checked(total: Any, values: Any, indices: Any, j: Any, w: Any) -> Any:
+        check_four(min(len(values), len(indices)), j)
+        for k in range(FOUR):
+            if not 0 <= indices[j + k] < len(w):
+                raise IndexError("index is out of bounds")
+        return _add_gathered(total, values, indices, j, w)
+
+    return checked if BOUNDSCHECK else gathered
 
 
 @specialise(sum_of_four)
@@ -213,7 +231,11 @@ def _put(four: Any, table: Any, place: Any) -> Any:  # noqa: ARG001
     def put(four: Any, table: Any, place: Any) -> None:
         _put_four(four, table, place)
 
-    return put
+    def checked(four: Any, table: Any, place: Any) -> None:
+        check_four(table.size, place)
+        _put_four(four, table, place)
+
+    return checked if BOUNDSCHECK else put
 
 
 @specialise(write_four)

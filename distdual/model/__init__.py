@@ -2,6 +2,8 @@
 
 dual       the dual solution that proves a lower bound, and its files
 io         the model folder: writing and reading it
+raw_rows   rows straight from files as features that a model knows
+onnx_export  linear models with their preprocessing as ONNX graphs
 predict    predictions and scores on a data set
 cv_scores  scores on held-out folds, and the choice of C
 """

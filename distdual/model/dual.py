@@ -11,6 +11,7 @@ dual/              of single examples: example.npy, key_indptr.npy, key_values.n
 """
 
 import io
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,9 @@ from distdual.data.storage.location import Location
 from distdual.data.storage.npy_io import load_npy
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Ints
+from distdual.model.schema import MEMBERS
 from distdual.problems.base import Keys
+from distdual.schema import rising
 
 
 class Dual(NamedTuple):
@@ -92,7 +95,7 @@ FILES = ("example", "key_indptr", "key_values", "shard", "file", "row", "linear"
 
 def is_members_folder(name: Any) -> bool:
     """Whether a name read from JSON is a folder of members files within a model folder."""
-    return isinstance(name, str) and name.startswith("dual/members-") and ".." not in name
+    return isinstance(name, str) and re.fullmatch(MEMBERS, name) is not None
 
 
 def describe_dual(dual: AnyDual) -> dict[str, Any]:
@@ -105,8 +108,6 @@ def describe_dual(dual: AnyDual) -> dict[str, Any]:
 def read_dual(location: Location, about: dict[str, Any], support: int) -> AnyDual:
     """Read the dual of a model folder; `support` is the number in its certificate."""
     kind = about.get("dual", "examples")
-    if kind not in KINDS.values():
-        raise InputError(f"{location}/model.json: the dual is {kind!r}, known are {', '.join(KINDS.values())}")
 
     def read(name: str, dtype: Any) -> NDArray[Any]:
         return read_npy(location, f"dual/{name}.npy", dtype)
@@ -128,10 +129,11 @@ def read_dual(location: Location, about: dict[str, Any], support: int) -> AnyDua
         return GroupDual(shard, file, row, alpha, beta, str(members))
     keys = Keys(read("key_indptr", np.int64), read("key_values", np.int32))
     example = read("example", np.int64)
+    if (example < 0).any() or (np.diff(example) < 0).any():
+        raise InputError(f"{location}/dual/example.npy: the numbers of examples must ascend from 0")
     if not len(example) == len(alpha) == len(keys.indptr) - 1:
         raise InputError(f"{location}/dual: example, key_indptr and alpha differ in length")
-    if keys.indptr[0] != 0 or keys.indptr[-1] != len(keys.values) or (np.diff(keys.indptr) < 0).any():
-        raise InputError(f"{location}/dual/key_indptr.npy: does not divide the {len(keys.values)} keys")
+    rising(f"{location}/dual/key_indptr.npy", keys.indptr, len(keys.values))
     return Dual(example, keys, alpha, beta)
 
 
@@ -151,4 +153,6 @@ def read_npy(location: Location, name: str, dtype: Any, dimensions: tuple[int, .
     if array.dtype != dtype or array.ndim not in dimensions:
         shape = "flat" if dimensions == (1,) else "flat or square"
         raise InputError(f"{location}/{name}: expected a {shape} {np.dtype(dtype)} array, found {array.dtype}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise InputError(f"{location}/{name}: a number is NaN or infinite")
     return array

@@ -13,6 +13,7 @@ run.json           during a run: the files to remove if the run is not resumed
 checkpoint/        of an unfinished run, see coordinator/checkpoint.py
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -26,9 +27,11 @@ from numpy.typing import NDArray
 import distdual
 from distdual.data.dataset import Dataset
 from distdual.data.preprocess.preprocessing import Preprocessing, of_model
+from distdual.data.storage.claim import Claim, claimed
 from distdual.data.storage.location import Location, Place, as_location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
+from distdual.memory import check_room
 from distdual.model.dual import (
     FILES,
     AnyDual,
@@ -41,15 +44,19 @@ from distdual.model.dual import (
     read_dual,
     read_npy,
 )
+from distdual.model.replace_files import create_files, current, replace_files
+from distdual.model.schema import CERTIFICATE, MODEL, RUN
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import Completed, LatentProblem
 from distdual.problems.registry import KindOrClass, problem_from, texts_of
+from distdual.schema import rising
 from distdual.solver.regularizer import Prior
 
 CHECKPOINT = "checkpoint"
 MANIFEST = "manifest.json"  # written last; completes a checkpoint
 MODEL_FORMAT = 2  # 1: support constraints of single examples only
 LATENT = ("latent", "latent_indptr")
+READS = 3  # attempts at a model that another process replaces meanwhile
 
 PRIOR: dict[str, tuple[Any, tuple[int, ...]]] = {
     "mean": (np.float64, (1,)),
@@ -91,9 +98,17 @@ class Model:
             raise InputError(f"a {self.problem.kind} model has no estimator; predict with distdual.predict")
         return getattr(distdual, name).from_model(self)
 
-    def save(self, location: Location, *, overwrite: bool = False) -> None:
-        """Write the folder, model.json last."""
-        claim(location, overwrite=overwrite)
+    def save(self, location: Location, *, overwrite: bool = False, claim: Claim | None = None) -> None:
+        """Write the folder, model.json last; a model that is there stays whole until the new one is.
+
+        `claim` is the caller's on the folder, if it has one.
+        """
+        check_output(location, overwrite=overwrite)
+        with contextlib.nullcontext(claim) if claim else claimed(location) as held:
+            held.check()
+            self._write(location)
+
+    def _write(self, location: Location) -> None:
         files = {
             "weights.npy": npy(self.w),
             **{f"dual/{name}.npy": npy(array) for name, array in self.dual.arrays().items()},
@@ -106,7 +121,10 @@ class Model:
             files |= {f"{name}.npy": npy(array) for name, array in latent_arrays(self.problem).items()}
         files |= {} if self.preprocessing is None else self.preprocessing.files()
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-        files["certificate.json"] = to_json({**self.certificate, "sha256": digests})
+        files = {
+            "certificate.json": to_json({**self.certificate, "sha256": digests}),
+            **files,
+        }  # first: shows who wrote
         about = to_json(
             {
                 "format": 1 if isinstance(self.dual, Dual) else MODEL_FORMAT,
@@ -126,18 +144,26 @@ class Model:
                 "config": self.config,
             }
         )
-        before = read_json(location, "model.json").get("members") if location.exists("model.json") else None
-        location.remove_file("model.json")
-        for name, content in files.items():
-            location.write(name, content)
-        for name in (*LATENT, *(f"dual/{name}" for name in FILES)):
-            if f"{name}.npy" not in files:
-                location.remove_file(f"{name}.npy")
-        location.remove_file("run.json")  # its files now belong to a model
-        location.write("model.json", about)
+        files["model.json"] = about
+        if not location.exists("model.json"):
+            create_files(location, files, "model.json")
+            location.remove_file("run.json")  # its files now belong to a model
+            return
+        before = members_at(location)
+        every = (*LATENT, *(f"dual/{name}" for name in FILES))
+        replace_files(location, files, [f"{name}.npy" for name in every if f"{name}.npy" not in files])
+        location.remove_file("run.json")
         own = self.dual.members if isinstance(self.dual, GroupDual) else None
-        if is_members_folder(before) and before != own:
-            (location / str(before)).remove()
+        if before is not None and before != own:
+            (location / before).remove()
+
+
+def members_at(location: Location) -> str | None:
+    """The folder of members files that belongs to the model of a folder, if any."""
+    if not location.exists("model.json"):
+        return None
+    members = read_json(current(location), "model.json").get("members")
+    return str(members) if is_members_folder(members) else None
 
 
 MOST_NAMES = 10_000  # of features in model.json, which people read; the files of preprocessing/ have all
@@ -152,7 +178,7 @@ def describe_features(preprocessing: Preprocessing | None) -> dict[str, Any]:
     return {"preprocessing": preprocessing.describe(), **({"feature_names": list(names or ())} if listed else {})}
 
 
-def claim(location: Location, *, overwrite: bool) -> None:
+def check_output(location: Location, *, overwrite: bool) -> None:
     """Raise unless a model may be written here."""
     if location.is_empty():
         return
@@ -172,9 +198,9 @@ def remove_unfinished(location: Location) -> None:
     """Remove the files of an unfinished run."""
     (location / CHECKPOINT).remove_file(MANIFEST)  # first, so that no run resumes from an incomplete checkpoint
     noted = location.exists("run.json")
-    folder = read_json(location, "run.json").get("members") if noted else None
-    if is_members_folder(folder):
-        (location / str(folder)).remove()
+    folder = read_run(location)
+    if folder and folder != members_at(location):  # else of a run that was killed after its model was written
+        (location / folder).remove()
     (location / CHECKPOINT).remove()
     if noted:
         location.remove_file("run.json")
@@ -186,14 +212,21 @@ def read_about(location: Location) -> dict[str, Any]:
         raise InputError(f"{location}: there is no model: model.json not found; make one with `distdual train`")
     about = read_json(location, "model.json")
     version = about.get("format")
-    if not isinstance(version, int):
+    if type(version) is not int:
         raise InputError(f"{location}/model.json: the format is {version!r}, a number is expected")
     if version > MODEL_FORMAT:
         raise InputError(
             f"{location}: model format {version} is newer than {MODEL_FORMAT}, "
             "the newest this version reads; upgrade distdual"
         )
+    MODEL(f"{location}/model.json", about)
     return about
+
+
+def read_certificate(location: Location) -> dict[str, Any]:
+    certificate = read_json(location, "certificate.json")
+    CERTIFICATE(f"{location}/certificate.json", certificate)
+    return certificate
 
 
 def load_model(
@@ -205,32 +238,50 @@ def load_model(
     the folder contains is never imported.
     """
     location = as_location(location, storage_options)
+    for _ in range(READS):
+        source = current(location)
+        before = digests_at(source)
+        try:
+            model = read_model(source, problem)
+        except InputError:
+            if current(location) == source and digests_at(source) == before:
+                raise
+            continue
+        if current(location) == source and digests_at(source) == before:
+            return model
+    raise InputError(f"{location}: the model is being replaced again and again; try later")
+
+
+def digests_at(location: Location) -> bytes:
+    """What differs between two models, whatever they have in common; nothing if there is none."""
+    return location.read("certificate.json") if location.exists("certificate.json") else b""
+
+
+def read_model(location: Location, problem: KindOrClass | None) -> Model:
     about = read_about(location)
-    try:
-        with naming(location):
-            names = texts_of(about["problem"], problem)
-        texts = {name: location.read(f"problem/{name}.txt").decode() for name in names}
-        with naming(location):
-            made = problem_from(about["problem"], problem, texts)
-        data, C, config = about["data"], float(about["C"]), about["config"]
-        arrays = {name: read_prior(location, name) for name in about["prior"]}
-        with naming(location):
-            prior = Prior(made.n_weights, **arrays)
-        checksum = read_npy(location, "dual/checksum.npy", np.uint32)
-        info = DataInfo(data["url"], data["fingerprint"], data["n_examples"], checksum, data.get("numbering"))
-        if isinstance(made, LatentProblem):
-            made = read_latent_values(location, made)
-    except InputError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        what = str(error) if isinstance(error, KeyError) else "a value"
-        raise InputError(f"{location}/model.json: {what} is missing or of the wrong type") from None
+    with naming(location):
+        names = texts_of(about["problem"], problem)
+    texts = {name: read_text(location, f"problem/{name}.txt") for name in names}
+    with naming(location):
+        made = problem_from(about["problem"], problem, texts)
+    check_room(f"{location}: w of {made.n_weights} weights", 8 * made.n_weights)
+    data, C, config = about["data"], float(about["C"]), about["config"]
+    arrays = {name: read_prior(location, name) for name in about["prior"]}
+    with naming(location):
+        prior = Prior(made.n_weights, **arrays)
+    checksum = read_npy(location, "dual/checksum.npy", np.uint32)
+    info = DataInfo(data["url"], data["fingerprint"], data["n_examples"], checksum, data.get("numbering"))
+    if isinstance(made, LatentProblem):
+        made = read_latent_values(location, made)
     w = read_npy(location, "weights.npy", np.float64)
     if len(w) != made.n_weights:
         raise InputError(f"{location}/weights.npy: {len(w)} weights, but model.json describes {made.n_weights}")
-    certificate = read_json(location, "certificate.json")
-    said = certificate.get("support")
-    dual = read_dual(location, about, said if isinstance(said, int) else 0)
+    certificate = read_certificate(location)
+    dual = read_dual(location, about, certificate.get("support", 0))
+    if len(dual.beta) not in (0, len(w)):
+        raise InputError(
+            f"{location}/dual/beta.npy: {len(dual.beta)} numbers, expected none or one per weight: {len(w)}"
+        )
     if isinstance(dual, Summary) and len(dual.v) != len(w):
         raise InputError(f"{location}/dual/v.npy: {len(dual.v)} numbers, expected one per weight: {len(w)}")
     return Model(w, made, C, prior, dual, info, certificate, config, of_model(location, about))
@@ -256,8 +307,7 @@ def read_latent_values(location: Location, problem: LatentProblem) -> Completed:
     if not problem.per_token:
         return Completed(problem, values)
     indptr = read_npy(location, "latent_indptr.npy", np.int64)
-    if not len(indptr) or indptr[0] != 0 or indptr[-1] != len(values) or (np.diff(indptr) < 1).any():
-        raise InputError(f"{location}/latent_indptr.npy: does not divide the {len(values)} latent values")
+    rising(f"{location}/latent_indptr.npy", indptr, len(values), least=1)
     return Completed(problem, values, indptr=indptr)
 
 
@@ -275,9 +325,8 @@ def read_prior(location: Location, name: str) -> NDArray[Any]:
 
 def changed_files(location: Location, certificate: dict[str, Any]) -> list[str]:
     """Return the files of a model folder whose digests differ from those of training."""
+    location = current(location)
     digests = certificate.get("sha256", {})
-    if not isinstance(digests, dict):
-        raise InputError(f"{location}/certificate.json: sha256 must hold a digest for each file")
     return [name for name, digest in digests.items() if hashlib.sha256(location.read(name)).hexdigest() != digest]
 
 
@@ -285,13 +334,30 @@ def to_json(value: dict[str, Any]) -> bytes:
     return (json.dumps(value, indent=2) + "\n").encode()
 
 
+def read_text(location: Location, name: str) -> str:
+    try:
+        return location.read(name).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{location}/{name}: no UTF-8: {error}") from None
+
+
 def read_json(location: Location, name: str) -> dict[str, Any]:
     try:
         value = json.loads(location.read(name))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{location}/{name}: not JSON: {error}") from None
     if not isinstance(value, dict):
         raise InputError(f"{location}/{name}: expected a JSON object")
     return value
+
+
+def read_run(location: Location) -> str | None:
+    """The folder of members files that an unfinished run recorded; None if there is none."""
+    if not location.exists("run.json"):
+        return None
+    told = read_json(location, "run.json")
+    RUN(f"{location}/run.json", told)
+    members: str | None = told.get("members")
+    return members

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard
+from distdual.errors import InputError
 from distdual.kernels.rounding import SINGLE, are_whole, longest_row, row_norm_bound
 from distdual.kernels.rows import DenseRows, Floats, Int32s, Ints, OuterRows, copy_runs
+from distdual.schema import below, rising
 
 
 class Keys(NamedTuple):
@@ -58,6 +60,15 @@ class Constraints(NamedTuple):
             self.rows.take(which),
             self.keys.take(which),
         )
+
+
+def check_key_lengths(shard: Shard, keys: Keys, length: int) -> None:
+    """Refuse keys that are not of so many numbers each."""
+    wrong = np.diff(keys.indptr) != length
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        found = keys.indptr[at + 1] - keys.indptr[at]
+        raise InputError(f"shard {shard.number}: the key of a constraint has {found} numbers, expected {length}")
 
 
 class Magnitude(NamedTuple):
@@ -149,8 +160,20 @@ class Problem(ABC):
     def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
         """The constraints named by (example of the shard, key), built from the data alone."""
 
-    def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:  # noqa: B027 - nothing to check for some
-        """Raise an InputError for a key that names no constraint; for `verify`, as a model may be forged."""
+    def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:  # noqa: B027 - a user's may accept all
+        """Raise an InputError for a key that names no constraint, as what is stored may be forged.
+
+        The caller has checked that there is a key for each chosen example, and that the shard has these.
+        """
+
+    def rebuilt(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
+        """The constraints named by examples and keys that come from storage, once both are checked."""
+        below(f"shard {shard.number}: an example of a stored constraint", chosen, shard.n_examples)
+        if len(keys.indptr) != len(chosen) + 1:
+            raise InputError(f"shard {shard.number}: {len(keys.indptr) - 1} keys of {len(chosen)} stored constraints")
+        rising(f"shard {shard.number}: the keys of stored constraints", keys.indptr, len(keys.values))
+        self.check_keys(shard, chosen, keys)
+        return self.constraints(shard, chosen, keys)
 
     @abstractmethod
     def predict(self, w: Floats, shard: Shard) -> NDArray[Any]:

@@ -17,7 +17,7 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import Features, Floats, Int32s, Ints, dot
-from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem, check_key_lengths
 from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, linear_magnitude, linear_rows, scores
 
 
@@ -72,6 +72,9 @@ class Binary(Problem):
             linear_rows(shard, chosen, np.where(shard.y[chosen] == 1, 1.0, -1.0), self.n_weights, self.bias),
             keys,
         )
+
+    def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:  # noqa: ARG002
+        check_key_lengths(shard, keys, 0)
 
     def predict(self, w: Floats, shard: Shard) -> NDArray[np.int32]:
         return (scores(w, shard, self.bias) > 0).astype(np.int32)

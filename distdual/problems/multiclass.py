@@ -28,8 +28,9 @@ from distdual.kernels.rows import (
     csr_add_blocks,
     csr_add_twelves,
 )
-from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem, check_key_lengths
 from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, linear_magnitude, linear_rows
+from distdual.schema import below
 
 SCORES = 2**15  # that are computed together: what comes after finds them near
 FEW, MANY = 4, 2 * TWELVE  # classes between which scores of sparse features are computed twelve at a time
@@ -108,10 +109,9 @@ class Multiclass(Problem):
         x = linear_rows(shard, which, np.ones(len(which)), self.width, self.bias)
         return OuterRows(x, at, plus, minus, scale, self.width)
 
-    def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:
-        wrong = (keys.values < 0) | (keys.values >= len(self.classes))
-        if len(keys.values) != len(chosen) or wrong.any():
-            raise InputError(f"shard {shard.number}: a support constraint has a key that names no class")
+    def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:  # noqa: ARG002
+        check_key_lengths(shard, keys, 1)
+        below(f"shard {shard.number}: the class in the key of a constraint", keys.values, len(self.classes))
 
     def predict(self, w: Floats, shard: Shard) -> NDArray[np.int32]:
         parts = [scores.argmax(axis=1) for _, scores in self.score_blocks(w, shard)]

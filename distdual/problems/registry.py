@@ -85,7 +85,7 @@ def own_class(name: str, base: type[Any] = Problem) -> type[Any]:
 
 
 def search_also(*folders: Path) -> None:
-    """Look for modules in these folders, too, after all other places: nothing there can stand in for another module."""
+    """Append these folders to the module search path, so that nothing in them can shadow another module."""
     for folder in folders:
         if (place := str(folder.resolve())) not in sys.path:
             sys.path.append(place)

@@ -17,8 +17,9 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import Floats, Int32s, Ints
-from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem, check_key_lengths
 from distdual.problems.linear import check_bias, linear_magnitude, linear_rows, scores
+from distdual.schema import below
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,10 @@ class Regression(Problem):
         return Constraints(
             shard.first + chosen, self.costs(shard)[chosen], sign * shard.y[chosen] - self.epsilon, rows, keys
         )
+
+    def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:  # noqa: ARG002
+        check_key_lengths(shard, keys, 1)
+        below(f"shard {shard.number}: the key of a constraint", keys.values, 2)
 
     def predict(self, w: Floats, shard: Shard) -> Floats:
         return scores(w, shard, self.bias)

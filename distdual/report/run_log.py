@@ -1,6 +1,9 @@
 """The protocol of a log, and the log file with one JSON object per line."""
 
+import contextlib
 import json
+import logging
+import os
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -10,6 +13,10 @@ from typing import IO, Any, NamedTuple, Protocol
 from distdual.errors import InputError
 from distdual.json_floats import finite_values
 from distdual.report.round_log import Round
+
+log = logging.getLogger(__name__)
+
+ROOM = 1 << 14  # bytes that a log file needs at the least
 
 
 class About(NamedTuple):
@@ -47,6 +54,7 @@ class RunLog:
             try:
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
                 self.file = open(path, "w", encoding="utf-8")  # noqa: SIM115 - closed by __exit__
+                check_room(self.file)
             except OSError as error:
                 raise InputError(f"output.log: {path} cannot be written: {error.strerror}") from None
 
@@ -55,18 +63,36 @@ class RunLog:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         if self.file:
-            self.file.close()
+            with contextlib.suppress(OSError):  # told by `write`
+                self.file.close()
 
     def begin(self, about: About) -> None:
         """Write nothing: each line of the file is a round."""
 
     def write(self, line: Round) -> None:
         if self.file:
-            self.file.write(to_text(line) + "\n")
-            self.file.flush()
+            try:
+                self.file.write(to_text(line) + "\n")
+                self.file.flush()
+            except OSError as error:
+                log.warning("%s: no more lines are written to this log: %s", self.file.name, error.strerror)
+                self.__exit__()
+                self.file = None
 
     def end(self, certificate: Mapping[str, Any]) -> None:
         """Write nothing: the certificate has its own file."""
+
+
+def check_room(file: IO[str]) -> None:
+    """Raise an OSError if a disk has no room for a first line."""
+    try:
+        os.write(file.fileno(), b" " * ROOM)
+        os.fsync(file.fileno())
+        os.ftruncate(file.fileno(), 0)
+        os.lseek(file.fileno(), 0, os.SEEK_SET)
+    except OSError:
+        file.close()
+        raise
 
 
 def to_text(line: Round) -> str:

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
-from distdual.model.io import read_about, read_json
+from distdual.model.io import read_about, read_certificate
+from distdual.model.replace_files import current
 from distdual.report.log_reader import Line, read_log
 from distdual.report.page import Run, page
 from distdual.report.plots import new_figure, plot_run
@@ -48,12 +49,13 @@ def find(run: str) -> ReportSources:
     folder = Location(run)
     if not folder.exists("model.json"):
         raise InputError(f"{run}: neither a run log nor a model folder; set output.log to write a log while training")
+    folder = current(folder)
     config = read_about(folder).get("config")
     output = config.get("output") if isinstance(config, dict) else None
     log = output.get("log") if isinstance(output, dict) else None
     if not isinstance(log, str):
         raise InputError(f"{run}: the model was trained without a run log; set output.log and train again")
-    certificate = read_json(folder, "certificate.json")
+    certificate = read_certificate(folder)
     lines = read_log(Path(log))
     check_same_run(lines, certificate, f"{run} and {log}")
     return ReportSources(Path(log), lines, certificate)

@@ -10,7 +10,6 @@ with the data, and `verify` rebuilds the rows from the data set. A file NUMBER.n
 """
 
 import io
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.storage.location import Location
-from distdual.data.storage.npy_io import unzip
+from distdual.data.storage.npy_io import BAD_ZIP, unzip
 from distdual.errors import InputError
 from distdual.problems.base import Keys
 from distdual.scan.slack_groups import Members
+from distdual.schema import MOST, array
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Notes:
     def read(self) -> Members:
         try:
             return unpack(unzip(self.folder.read(self.name)))
-        except (ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile) as error:
-            if isinstance(error, InputError):
+        except BAD_ZIP as error:
+            if isinstance(error, InputError) and str(error).startswith(str(self.folder)):
                 raise
             raise InputError(f"{self.folder}/{self.name}: not a members file: {error}") from None
 
@@ -75,25 +75,31 @@ def pack(members: Members) -> bytes:
 def unpack(arrays: Mapping[str, NDArray[Any]]) -> Members:
     """Return the members that `pack` packed; raise ValueError if the arrays are inconsistent."""
     begin, end, bits, lengths, values = (arrays[name] for name in ("begin", "end", "bits", "lengths", "keys"))
-    if not all(part.ndim == 1 and part.dtype.kind in "iu" for part in (begin, end, bits, lengths, values)):
-        raise ValueError("expected flat arrays of integers")
-    if len(begin) != len(end) or (begin < 0).any() or (end <= begin).any():
+    n = len(array("begin", begin, np.int64, (None,), low=0))
+    array("end", end, np.int64, (n,), low=1)
+    array("bits", bits, np.uint8, (None,))
+    array("lengths", lengths, np.int32, (None,), low=0)
+    array("keys", values, (np.int8, np.int16, np.int32), (None,))
+    if (end <= begin).any() or end.max(initial=0) > MOST:
         raise ValueError("a row begins after its end")
-    starts = np.concatenate([[0], np.cumsum((end - begin + 7) // 8)]).astype(np.int64)
-    if bits.dtype != np.uint8 or len(bits) != starts[-1]:
+    size = (end - begin + 7) // 8
+    starts = np.concatenate([[0], np.cumsum(size)])
+    if size.max(initial=0) > len(bits) or len(bits) != starts[-1]:
         raise ValueError(f"{len(bits)} bytes of bits, expected {starts[-1]}")
     place = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
     row = np.searchsorted(8 * starts, place, side="right") - 1
     example = (begin[row] + place - 8 * starts[row]).astype(np.int64)
     if (example >= end[row]).any():
         raise ValueError("a bit is set after the end of its row")
-    if len(lengths) not in (1, len(example)) or (lengths < 0).any():
+    if len(lengths) not in (1, len(example)):
         raise ValueError(f"keys of {len(lengths)} members, expected {len(example)}")
-    each = np.full(len(example), lengths[0]) if len(lengths) == 1 else lengths
+    each = np.full(len(example), lengths[0], dtype=np.int64) if len(lengths) == 1 else lengths.astype(np.int64)
     indptr = np.concatenate([[0], np.cumsum(each)]).astype(np.int64)
     if indptr[-1] != len(values):
         raise ValueError(f"{len(values)} numbers in keys, expected {indptr[-1]}")
     rows = np.searchsorted(row, np.arange(len(begin) + 1)).astype(np.int64)
+    if (np.diff(rows) < 1).any():
+        raise ValueError("a row without members")
     return Members(rows, example, Keys(indptr, values.astype(np.int32)))
 
 

@@ -12,7 +12,7 @@ from distdual.kernels.rows import CsrRows, Floats, Rows, dot
 from distdual.problems.base import Keys, Offenders, Problem
 from distdual.problems.constraint_hash import are_new, identities
 from distdual.scan.group_members_file import Notes
-from distdual.scan.slack_groups import CHUNK, Members, build
+from distdual.scan.slack_groups import CHUNK, Members, build_stored
 
 MOST_BYTES = 64 << 20  # of the files that a scan reads, newest first
 
@@ -22,7 +22,7 @@ def recent_offenders(problem: Problem, shard: Shard, w: Floats, recent: tuple[No
     known = gather(recent)
     slack = np.empty(len(known.example))
     for begin in range(0, len(slack), CHUNK):
-        built = build(problem, shard, known, begin, min(begin + CHUNK, len(slack)))
+        built = build_stored(problem, shard, known, begin, min(begin + CHUNK, len(slack)))
         find_violations(whole(built.rows), built.margin, w, slack[begin : begin + CHUNK])
     order = np.lexsort((-slack, known.example))  # the worst of each example first; of equals, the newest
     first = order[np.append(True, np.diff(known.example[order]) > 0)[: len(order)]]

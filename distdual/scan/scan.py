@@ -14,6 +14,7 @@ from distdual.kernels.rows import Floats, Ints, product
 from distdual.problems.base import Constraints, Magnitude, Offenders, Problem
 from distdual.problems.constraint_hash import Identities, are_new, identities
 from distdual.problems.latent.base import Completed
+from distdual.problems.user.problem import UserProblem
 from distdual.scan.cv_folds import Fold
 from distdual.scan.group_members_file import Notes
 from distdual.scan.loss_error import LossError, checked, loss_error
@@ -86,6 +87,8 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
     if not scan.slack.is_example or scan.recent:
         shard = replace(shard, kept=False)  # rows are read or summed here
     found = recent_offenders(problem, shard, w, scan.recent) if scan.recent else problem.offenders(w, shard)
+    if isinstance(problem, UserProblem):
+        problem.check_offenders(shard, found)
     if scan.fold is not None:
         left_out = scan.fold.holds(np.arange(shard.first, shard.first + shard.n_examples))
         found = found._replace(slack=np.where(left_out, 0.0, found.slack))

@@ -29,6 +29,7 @@ from distdual.kernels.rows import (
 from distdual.problems.base import Constraints, Keys, Problem
 from distdual.problems.constraint_hash import Identities, identities
 from distdual.scan.slack import Slack
+from distdual.schema import below
 
 CHUNK = 4096  # examples whose rows are built at a time
 
@@ -101,6 +102,14 @@ def build(problem: Problem, shard: Shard, members: Members, begin: int, end: int
     chosen = members.example[begin:end]
     low, high = int(chosen.min()), int(chosen.max()) + 1
     return problem.constraints(shard.piece(low, high), chosen - low, members.keys.take(slice(begin, end)))
+
+
+def build_stored(problem: Problem, shard: Shard, members: Members, begin: int, end: int) -> Constraints:
+    """The same for members that come from storage, once they and their keys are checked."""
+    chosen = members.example[begin:end]
+    below(f"shard {shard.number}: an example of a stored constraint", chosen, shard.n_examples)
+    low, high = int(chosen.min()), int(chosen.max()) + 1
+    return problem.rebuilt(shard.piece(low, high), chosen - low, members.keys.take(slice(begin, end)))
 
 
 def runs(indptr: Ints, most: int) -> list[tuple[int, int]]:

@@ -231,6 +231,14 @@ class ConstraintCache:
         fill_gram(self.rows.view, self.members, slots, start, older, np.zeros(self.n_weights), values)
         self.gram.extend(values)
 
+    def check_gram(self) -> None:
+        """Refuse stored inner products that are not one for each older constraint of the same group."""
+        if not self.gram_indptr.size:
+            return
+        place, start = self._places()
+        if (np.diff(self.gram_indptr.view) != place - start).any() or self.gram_indptr.view[-1] != self.gram.size:
+            raise InputError("gram_indptr: not one inner product for each older constraint of a group")
+
     def _places(self) -> tuple[Ints, Ints]:
         """Return the position of each slot in `members`, and of the start of its group."""
         place, start = np.empty(len(self), dtype=np.int64), np.empty(len(self), dtype=np.int64)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from distdual.errors import InputError
 from distdual.kernels.rounding import MARGIN, Enclosed, enclosed_product
 from distdual.kernels.rows import Floats, Ints, product
 from distdual.problems.base import Constraints, Magnitude
@@ -251,6 +252,8 @@ class Solver:
     def start_from(self, constraints: Constraints, alpha: Floats, references: Sequence[Ints] = ()) -> None:
         """Insert constraints with their α, which the caller has made feasible."""
         slots = self.insert(constraints, references=references)
+        if len(slots) < len(alpha):
+            raise InputError(f"solver.start: {len(alpha) - len(slots)} of its support constraints are there twice")
         self.cache.alpha.view[slots] = alpha
         self.bound()
 

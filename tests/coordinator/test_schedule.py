@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from distdual.coordinator.schedule import (
     CERTIFY_EVERY,
+    EXPENSIVE_CALL,
     FIRST_PIECE,
     MAX_ASCENT,
     NEXT_SCAN_SHARE,
+    PIECE_WORK,
     Cause,
     Limits,
     Pass,
@@ -20,6 +22,7 @@ from distdual.coordinator.schedule import (
     Stop,
     after_scan,
     climbing,
+    cut_expensive,
     cut_rounds,
     next_step,
 )
@@ -228,3 +231,23 @@ def test_one_slack_for_all_is_scanned_at_one_w_from_the_first_pass_on():
     assert isinstance(step, Pass)
     assert step.certify
     assert len(step.rounds) == 1
+
+
+@given(
+    work=st.floats(EXPENSIVE_CALL, 2 * PIECE_WORK), size=st.integers(1, 300), per_group=st.sampled_from([1, 8, None])
+)
+def test_an_expensive_oracle_gets_short_pieces_that_cover_all_and_cut_no_group(work, size, per_group):
+    slack = Slack(per_group)
+    found = cut_expensive((Piece(3, 0, size), Piece(5, 8, 8 + size)), work, slack)
+    seen = {3: [], 5: []}
+    for shard, begin, end in found:
+        seen[shard] += range(begin, end)
+        assert begin < end
+        assert per_group is None or begin % per_group == 0
+        assert per_group is None or work * (end - begin) <= max(PIECE_WORK, work) + work * (per_group - 1)
+    assert seen == {3: list(range(size)), 5: list(range(8, 8 + size))}
+
+
+def test_pieces_of_a_cheap_oracle_stay_whole():
+    whole = (Piece(0, 0, 10**6),)
+    assert cut_expensive(whole, 0.99 * EXPENSIVE_CALL, Slack(1)) is whole

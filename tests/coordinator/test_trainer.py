@@ -11,6 +11,7 @@ from distdual.cluster.threads import InlineExecutor
 from distdual.config import ClusterConfig, LocalCluster, SolverConfig
 from distdual.coordinator import schedule
 from distdual.coordinator.async_trainer import MODES
+from distdual.coordinator.schedule import PIECE_WORK
 from distdual.coordinator.trainer import Outcome, Trainer
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.in_memory import in_memory
@@ -258,6 +259,26 @@ def test_the_same_seed_gives_the_same_bits_on_threads_and_on_clusters_of_any_siz
         again, same = weights(dataset, cluster, **options)
         np.testing.assert_array_equal(again, w)
         assert same == certificate
+
+
+class Expensive(Binary):
+    """Declares an oracle so expensive that each shard is cut into pieces of 16 examples."""
+
+    oracle_work = PIECE_WORK / 16
+
+
+def test_pieces_of_an_expensive_oracle_give_the_same_bits_for_any_number_of_threads(dataset):
+    problem, found = Expensive(n_features=D, classes=CLASSES), []
+    for threads in (1, 3, 3):
+        executor = InlineExecutor(dataset, problem, threads=threads)
+        config = SolverConfig(gap=1e-3)
+        found.append(Trainer(problem, dataset, executor, config, lambda _: None).run())
+        assert max(line.totals["rounds"] for line in found[-1].history) > 1
+        executor.close()
+    for other in found[1:]:
+        np.testing.assert_array_equal(other.w, found[0].w)
+        assert other.certificate == found[0].certificate
+    assert found[0].certificate.gap <= 1e-3
 
 
 def test_another_seed_gives_other_bits_and_the_same_optimum(dataset):

@@ -1,4 +1,4 @@
-"""A data set that was written reads back whole, from local files and from S3 alike; one that was harmed says where."""
+"""A data set reads back unchanged from local files and from S3; an error names what is damaged."""
 
 import json
 import pickle
@@ -318,7 +318,7 @@ class TestHarm:
         write(place, example_block(True))
         group = zarr.open_group(str(tmp_path / "set"), mode="r+")
         group[name][:] = change(group[name][:])
-        with pytest.raises(InputError, match=rf"shard 0, array '{name}': the chunk cannot belong"):
+        with pytest.raises(InputError, match=rf"shard 0, array '{name}': "):
             open_dataset(place).read(0, check=False)
 
     @pytest.mark.parametrize("table", ["lengths/c/0/0", "largest_norm/c/0", "checksum/c/0"])
@@ -376,7 +376,7 @@ class TestOpening:
         described = json.loads(place.read("zarr.json"))
         del described["attributes"][ATTRIBUTES][key]
         place.write("zarr.json", json.dumps(described).encode())
-        with pytest.raises(InputError, match=rf"the description of the data is damaged .*{key}"):
+        with pytest.raises(InputError, match=rf"zarr.json: {key} is missing; prepare it again"):
             open_dataset(place)
 
     def test_a_data_set_that_changed_is_not_opened_for_an_old_run(self, location):
@@ -392,7 +392,7 @@ class TestOpening:
         write(location, example_block(False))
         data = open_once(location, open_dataset(location).fingerprint, 1)
         write(location, example_block(False, seed=1), overwrite=True)
-        with pytest.raises(InputError, match="shard 0 is not what was prepared: its checksum differs"):
+        with pytest.raises(InputError, match="the data set was replaced after it was opened"):
             data.read(0)
 
     def test_only_a_few_data_sets_stay_open(self, tmp_path):

@@ -1,4 +1,4 @@
-"""Rows that are selected are those that NumPy would select, whatever the selection is."""
+"""Rows are selected as NumPy selects them, for every kind of index."""
 
 import numpy as np
 import pytest

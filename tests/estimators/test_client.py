@@ -31,7 +31,7 @@ def client() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def small_shards() -> Iterator[None]:
-    with patch.object(memory, "SHARD_BYTES", 2000):
+    with patch.object(memory, "PIECE_BYTES", 2000):
         yield
 
 

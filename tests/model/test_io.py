@@ -1,5 +1,6 @@
 """A model is a folder that is whole or not there, readable with NumPy and json alone, and never executed."""
 
+import dataclasses
 import io
 import json
 import shutil
@@ -13,11 +14,13 @@ import numpy as np
 import pytest
 
 from distdual import train
+from distdual.data.storage.claim import claimed
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.model.io import Model, changed_files, load_model
 from tests import naive
 from tests.build import CLASSES, examples, shard_of, write
+from tests.shell import run
 
 MADE = examples(0, 80, 4, cost=True)
 
@@ -95,30 +98,70 @@ def test_no_file_of_it_is_a_pickle(folder):
     assert {path.suffix for path in folder.rglob("*") if path.is_file()} == {".npy", ".json"}
 
 
-class Recorder(Location):
-    """A place that notes the order of what is written."""
-
-    __slots__ = ("calls",)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "calls", [])
-
-    def write(self, name: str, content: bytes) -> None:
-        self.calls.append(name)
-        super().write(name, content)
-
-    def remove_file(self, name: str) -> None:
-        self.calls.append(f"remove {name}")
-        super().remove_file(name)
+def other_than(model: Model) -> Model:
+    return dataclasses.replace(model, w=model.w + 1.0, certificate={**model.certificate, "reason": "another"})
 
 
-def test_model_json_is_taken_away_first_and_written_last(folder):
-    place = Recorder(str(folder))
-    load_model(at(folder)).save(place, overwrite=True)
-    assert place.calls[0] == "remove model.json"
-    assert place.calls[-1] == "model.json"
-    assert place.calls.count("model.json") == 1
+@pytest.mark.parametrize("kind", ["new", "overwrite"])
+def test_killed_at_any_write_a_save_leaves_the_old_model_or_the_new_one(kind, folder, tmp_path):
+    ran = run(sys.executable, "-m", "tests.saving", folder, tmp_path / "saved", kind, cwd=Path(__file__).parents[2])
+    assert ran.code == 0, ran.err
+    seen = json.loads(ran.out)
+    before = "none" if kind == "new" else "old"
+    decided = seen.index("new")
+    assert decided > 5
+    assert seen == [before] * decided + ["new"] * (len(seen) - decided)
+
+
+def test_a_model_that_was_left_half_moved_is_whole_and_the_next_save_tidies_up(folder):
+    old = load_model(at(folder))
+    new = other_than(old)
+    new.save(at(folder / "replacement-00000000"))
+    about = {"folder": "replacement-00000000", "files": FILES, "obsolete": []}
+    (folder / "replacement.json").write_text(json.dumps(about))
+    shutil.copy(folder / "replacement-00000000" / "weights.npy", folder / "weights.npy")
+    assert_same_model(load_model(at(folder)), new)
+    assert changed_files(at(folder), load_model(at(folder)).certificate) == []
+    old.save(at(folder), overwrite=True)
+    assert_same_model(load_model(at(folder)), old)
+    assert not [path.name for path in folder.iterdir() if path.name.startswith("replacement")]
+
+
+def test_a_replacement_elsewhere_is_not_followed(folder):
+    for name in ("../replacement-00000000", "replacement-00000000/../..", "/etc", 7):
+        (folder / "replacement.json").write_text(json.dumps({"folder": name, "files": [], "obsolete": []}))
+        with pytest.raises(InputError, match=r"replacement\.json: it is not what `distdual train` writes"):
+            load_model(at(folder))
+    about = {"folder": "replacement-00000000", "files": ["../../passwd"], "obsolete": []}
+    (folder / "replacement.json").write_text(json.dumps(about))
+    with pytest.raises(InputError, match=r"replacement\.json: it is not what"):
+        load_model(at(folder))
+
+
+def test_a_save_that_fails_leaves_what_was_there(folder, tmp_path, monkeypatch):
+    model, write = load_model(at(folder)), Location.write
+
+    def full(self: Location, name: str, content: bytes) -> None:
+        if name == "dual/alpha.npy":
+            raise InputError("no room")
+        write(self, name, content)
+
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    monkeypatch.setattr(Location, "write", full)
+    for place in (folder, tmp_path / "new"):
+        with pytest.raises(InputError, match="no room"):
+            other_than(model).save(at(place), overwrite=True)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert not any(path.is_file() for path in (tmp_path / "new").rglob("*"))
+    monkeypatch.undo()
+    model.save(at(tmp_path / "new"))
+    other_than(model).save(at(folder), overwrite=True)
+
+
+def test_two_saves_at_once_are_one(folder):
+    model = load_model(at(folder))
+    with claimed(at(folder)), pytest.raises(InputError, match="is writing there"):
+        model.save(at(folder), overwrite=True)
 
 
 def test_a_folder_without_model_json_holds_no_model(folder):

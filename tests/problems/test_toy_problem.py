@@ -1,4 +1,4 @@
-"""One file is a new problem: a class named "toy:Toy" is prepared, trained, verified and predicted with."""
+"""A new problem in one file: prepare, train, verify and predict with the class "toy:Toy"."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The writer that appends shards to a data set; readers see the old or the new one, nothing between.
+"""The writer that appends shards to a data set atomically: readers see either the old or the new one.
 
 What the old zarr.json describes is never touched: new shards are objects of their own, and the tables of shards keep
 their first entries. The new zarr.json, written last and in one piece, makes the data set the longer one. What a killed
@@ -9,14 +9,15 @@ from typing import Any
 
 import zarr
 from numpy.typing import NDArray
-from zarr.core.array import AsyncArray
-from zarr.core.sync import sync
 
 from distdual.data.dataset import array_of, open_dataset, open_group, text_array, zarr_store
 from distdual.data.layout import TABLE_CHUNK
-from distdual.data.prepare.writer import MANY, WRITE_ZEROS, DatasetWriter
+from distdual.data.prepare.writer import MANY, DatasetWriter
+from distdual.data.prepare.zarr_arrays import resized
 from distdual.data.shard import Block
 from distdual.data.sources.base import Attached
+from distdual.data.storage.claim import Claim
+from distdual.data.storage.conditional import version_of
 from distdual.data.storage.location import Location, clear_errors
 from distdual.data.validate import form_of
 from distdual.errors import InputError
@@ -27,41 +28,42 @@ class Appender(DatasetWriter):
 
     too_large = "prepare the whole data set again, with larger --shard-bytes"
 
-    def __init__(self, location: Location, kind: str, *, n_features: int | None = None) -> None:
+    def __init__(
+        self, location: Location, kind: str, *, n_features: int | None = None, claim: Claim | None = None
+    ) -> None:
+        before = version_of(location, "zarr.json")
         self.there = open_dataset(location)
         layout = self.there.layout
         for name, given, found in (("problem", kind, layout.kind), ("n_features", n_features, layout.n_features)):
             if given not in (None, found):
                 raise InputError(f"{location}: {name} is {given}, but that of the data set is {found}")
-        super().__init__(location, kind, n_features=layout.n_features, attached=Attached(labels=layout.labels))
+        attached = Attached(labels=layout.labels)
+        super().__init__(location, kind, n_features=layout.n_features, attached=attached, claim=claim)
+        self.version = before
 
     def _begin(self, *, overwrite: bool) -> None:  # noqa: ARG002 - nothing there is replaced
         there, layout = self.there, self.there.layout
-        self.layout = layout
+        self.layout, self.separator = layout, layout.separator
         columns = there.lengths.tolist(), there.largest_norm.tolist(), there.checksum.tolist()
         self.table = list(zip(*columns, strict=True))
         self.n_examples = there.n_examples
         with clear_errors(self.location.url):
             self.group = open_group(self.location, zarr_store(self.location, read_only=False), "r+")
             room = {spec.name: MANY * layout.chunk_shape(spec)[0] for spec in layout.arrays}
-            self.arrays = {name: grown(array_of(self.group, name), length) for name, length in room.items()}
-
-    def finish(self) -> None:
-        if open_dataset(self.location).fingerprint != self.there.fingerprint:
-            raise InputError(f"{self.location}: another process has changed the data set meanwhile; append again")
-        super().finish()
+            self.arrays = {name: resized(array_of(self.group, name), length) for name, length in room.items()}
 
     def _undo(self) -> None:
         """Remove the new shards, unless another process has appended some meanwhile."""
         assert self.layout is not None
-        if open_dataset(self.location).fingerprint != self.there.fingerprint:
+        self._check_claim()
+        if version_of(self.location, "zarr.json") != self.version:
             return
         for number in range(self.there.n_shards, len(self.table) + 1):
             for spec in self.layout.arrays:
                 self.location.remove_file(spec.chunk_key(number))
 
     def _check_form(self, block: Block) -> None:
-        """The first block is like those that are stored; whether labels are words or numbers, their names must be."""
+        """Check that the first block has the form of the stored ones."""
         if self.form is None and self.layout is not None:
             found, layout = form_of(block), self.layout
             width = None if layout.sparse else layout.n_features
@@ -81,14 +83,6 @@ class Appender(DatasetWriter):
         return self.layout.texts, {name: array_of(self.group, name) for name in names}
 
     def _write_table(self, name: str, table: NDArray[Any], chunk: int = TABLE_CHUNK) -> "zarr.Array[Any]":  # noqa: ARG002
-        array = grown(array_of(self.group, name), len(table))
-        array[:] = table
-        sync(array.async_array.resize(table.shape, delete_outside_chunks=False))  # writes down the shape
+        array = resized(array_of(self.group, name), len(table))
+        self.location.patiently(name, lambda: array.__setitem__(slice(None), table))
         return array
-
-
-def grown(array: "zarr.Array[Any]", length: int) -> "zarr.Array[Any]":
-    """The same array, longer; nothing is written yet."""
-    inner: Any = array.async_array
-    metadata = inner.metadata.update_shape((length, *array.shape[1:]))
-    return zarr.Array(AsyncArray(metadata, inner.store_path, WRITE_ZEROS))

@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from distdual.config import RETRY_SECONDS
 from distdual.data.dataset import open_dataset
 from distdual.data.layout import SCALE
 from distdual.data.prepare.appender import Appender
+from distdual.data.prepare.destination import found_at
 from distdual.data.prepare.shard_cuts import SHARD_BYTES
 from distdual.data.prepare.shuffle import BUDGET_BYTES, Shuffler
 from distdual.data.prepare.writer import DatasetWriter
@@ -24,16 +26,17 @@ from distdual.data.preprocess.preprocessing import Preprocessing
 from distdual.data.preprocess.scale import ColumnSpread, write_factors
 from distdual.data.shard import Block
 from distdual.data.sources.base import Attached, Opened, Source
+from distdual.data.storage.claim import Claim, claimed
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import DenseRows, Floats
 
-UNFINISHED = "prepare.unfinished"  # stands in DEST while DEST/train and DEST/test are being written
+UNFINISHED = "prepare.unfinished"  # exists in DEST while DEST/train and DEST/test are being written
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A data set that was written."""
+    """A written data set."""
 
     url: str
     n_examples: int
@@ -51,10 +54,23 @@ class NamedBlock(NamedTuple):
 
 
 def write(opened: Opened, dest: Location, options: Options, like: Preprocessing | None = None) -> tuple[Summary, ...]:
-    """Write all examples to `dest`, or to `dest`/train and `dest`/test; if anything fails, nothing is left there.
+    """Write all examples to `dest`, or to `dest`/train and `dest`/test; if anything fails, all is as it was.
 
-    Features are scaled as `like` says, which is that of another data set, or by their own statistics.
+    Features are scaled as `like` says, which is that of another data set, or by their own statistics. No other process
+    may write there meanwhile.
     """
+    places = [dest / "train", dest / "test"] if options.test_fraction else [dest]
+    if not options.append and not (len(places) > 1 and dest.exists(UNFINISHED)):
+        for place in places:
+            found_at(place, overwrite=options.overwrite)  # what may not be written to is not touched
+    with contextlib.ExitStack() as stack:
+        claims = [stack.enter_context(claimed(place)) for place in places]
+        return write_claimed(opened, dest.patient(RETRY_SECONDS), claims, options, like)
+
+
+def write_claimed(
+    opened: Opened, dest: Location, claims: Sequence[Claim], options: Options, like: Preprocessing | None
+) -> tuple[Summary, ...]:
     sources = opened.sources
     there = open_dataset(dest) if options.append else None
     made = like or own_preprocessing(opened, options)
@@ -63,10 +79,10 @@ def write(opened: Opened, dest: Location, options: Options, like: Preprocessing 
     )
     width = Width(options.n_features if there is None else there.n_features)
     blocks = split(scaled(checked_blocks(sources, width), made), options)
-    first = next(blocks, None)  # a source that cannot be read must not cost the data set that is to be replaced
+    first = next(blocks, None)
     if first is None:
         raise InputError(f"{', '.join(source.name for source in sources)}: there are no examples")
-    with open_parts(dest, width, options, attached) as parts:
+    with open_parts(dest, claims, width, options, attached) as parts:
         for pair in chain([first], blocks):
             for part, block in zip(parts, pair, strict=True):
                 part.add(block)
@@ -98,7 +114,7 @@ def checked_blocks(sources: Sequence[Source], width: "Width") -> Iterator[NamedB
 
 
 def columns_of(block: Block) -> tuple[str, ...]:
-    """What must be the same for all blocks of a data set, in words."""
+    """Properties, in words, that all blocks of a data set must share."""
     if isinstance(block.x, DenseRows):
         features = f"dense rows of {block.x.width} features"
     else:
@@ -210,33 +226,37 @@ class Part:
 
 
 @contextlib.contextmanager
-def open_parts(dest: Location, width: Width, options: Options, attached: Attached) -> Iterator[list[Part]]:
+def open_parts(
+    dest: Location, claims: Sequence[Claim], width: Width, options: Options, attached: Attached
+) -> Iterator[list[Part]]:
     """One part, or train and test; what was written is deleted if the body fails."""
-    places = [dest / "train", dest / "test"] if options.test_fraction else [dest]
+    several = len(claims) > 1
     with contextlib.ExitStack() as stack:
-        if len(places) > 1:
-            clear_interrupted(dest, places)
+        if several:
+            clear_interrupted(dest, claims)
             stack.callback(dest.remove_file, UNFINISHED)
-        writers = [stack.enter_context(new_writer(place, width, options, attached)) for place in places]
+        writers = [stack.enter_context(new_writer(claim, width, options, attached)) for claim in claims]
         for writer in writers:
             writer.codes = writers[0].codes  # a label has the same code in both
-        if len(places) > 1:
+        if several and not any(writer.replaces for writer in writers):
             dest.write(UNFINISHED, b"")
-        yield [Part(writer, new_shuffler(k, len(places), options, stack)) for k, writer in enumerate(writers)]
+        yield [Part(writer, new_shuffler(k, len(writers), options, stack)) for k, writer in enumerate(writers)]
 
 
-def clear_interrupted(dest: Location, places: list[Location]) -> None:
-    """Of two data sets that belong together an interrupted run may have finished one; take it away."""
+def clear_interrupted(dest: Location, claims: Sequence[Claim]) -> None:
+    """Of two new data sets that belong together an interrupted run may have finished one; take it away."""
     if dest.exists("zarr.json"):
         raise InputError(f"{dest}: holds a data set; choose another place for {dest}/train and {dest}/test")
     if dest.exists(UNFINISHED):
-        for place in places:
-            place.remove()
+        for claim in claims:
+            claim.location.clear()
+        dest.remove_file(UNFINISHED)
 
 
-def new_writer(place: Location, width: Width, options: Options, attached: Attached) -> DatasetWriter:
+def new_writer(claim: Claim, width: Width, options: Options, attached: Attached) -> DatasetWriter:
+    place = claim.location.patient(RETRY_SECONDS)
     if options.append:
-        return Appender(place, options.kind, n_features=options.n_features)
+        return Appender(place, options.kind, n_features=options.n_features, claim=claim)
     huge = width.found if width.found > 2**31 else None  # column numbers need 64 bits: the writer must know at once
     return DatasetWriter(
         place,
@@ -246,6 +266,7 @@ def new_writer(place: Location, width: Width, options: Options, attached: Attach
         compress=options.compress,
         overwrite=options.overwrite,
         attached=attached,
+        claim=claim,
     )
 
 

@@ -32,7 +32,7 @@ def shuffle(blocks: Iterable[Block], seed: int, budget_bytes: int = BUDGET_BYTES
 
 
 class Shuffler:
-    """Takes blocks in, gives them back in random order; memory stays near twice the budget.
+    """Takes blocks and returns them in random order; memory stays near twice the budget.
 
     Use as a context manager: the files it makes, in the folder for temporary files (TMPDIR), have no name there and
     are gone when it is left, or when the process ends in whatever way.
@@ -64,7 +64,7 @@ class Shuffler:
             self._spill()
 
     def drain(self) -> Iterator[Block]:
-        """Give everything back; call once, after the last `add`."""
+        """Yield all blocks; call once, after the last `add`."""
         if not self.buckets:
             yield from self._from_memory()
             return

@@ -1,4 +1,8 @@
-"""The writer of a data set: examples become shards in bounded memory, and the description is written last."""
+"""The writer of a data set: examples become shards in bounded memory, and the description is written last.
+
+A data set that replaces another is written beside it, in the same arrays under other names of chunks, and one
+conditional write of zarr.json makes it visible. Until then the old one is as it was.
+"""
 
 import asyncio
 import contextlib
@@ -12,34 +16,35 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, Crc32cCodec
-from zarr.core.buffer import default_buffer_prototype
-from zarr.core.group import ConsolidatedMetadata, GroupMetadata
+from zarr.core.array import AsyncArray
 from zarr.core.sync import sync
+from zarr.storage import MemoryStore, StorePath
 
 from distdual.data.data_spec import DataSpec
 from distdual.data.dataset import (
-    DamagedError,
-    IncompleteError,
     axis_length,
     checksum_of,
-    open_dataset,
     shard_arrays,
     text_array,
     zarr_store,
 )
 from distdual.data.layout import (
-    ATTRIBUTES,
     CHECKSUMS,
     LENGTHS,
     NORMS,
+    SEPARATORS,
     TABLE_CHUNK,
     TEXT_CHUNK,
     ArraySpec,
     Layout,
 )
+from distdual.data.prepare.destination import found_at
 from distdual.data.prepare.shard_cuts import SHARD_BYTES, chunk_lengths, index_dtype, shard_ends
+from distdual.data.prepare.zarr_arrays import WRITE_ZEROS, description, json_of, resized
 from distdual.data.shard import Block, join_blocks
 from distdual.data.sources.base import Attached
+from distdual.data.storage.claim import Claim
+from distdual.data.storage.conditional import ChangedError, version_of, write_if
 from distdual.data.storage.location import Location, clear_errors
 from distdual.data.validate import (
     Form,
@@ -51,18 +56,18 @@ from distdual.data.validate import (
     normal_block,
     row_of,
 )
-from distdual.errors import InputError
+from distdual.errors import InputError, Superseded
 from distdual.kernels.rows import CsrRows, Features
 from distdual.problems.registry import class_of
 
-WRITE_ZEROS: Any = {"write_empty_chunks": True}  # lives in array objects: one that is opened anew would skip zeros
 MANY = 1 << 30  # shards an array has room for until the real number is known; Zarr's metadata does not grow with it
 
 
 class DatasetWriter:
     """Takes blocks of examples, writes a shard whenever one is full, and the `complete` mark last.
 
-    Use as a context manager: leaving it by an exception deletes what was written.
+    Use as a context manager: leaving it by an exception deletes what was written. `claim`, if given, is checked before
+    each write.
     """
 
     too_large = "raise --shard-bytes"  # what to do about an example that is
@@ -77,10 +82,16 @@ class DatasetWriter:
         compress: bool | None = None,
         overwrite: bool = False,
         attached: Attached | None = None,
+        claim: Claim | None = None,
     ) -> None:
         if shard_bytes < 1:
             raise InputError(f"--shard-bytes must be positive, got {shard_bytes}")
         self.location = location
+        self.claim = claim
+        self.version: str | None = None  # of the zarr.json that the last write replaces
+        self.separator: str = SEPARATORS[0]
+        self.replaces = False  # whether a data set is there
+        self.arrays: dict[str, zarr.Array[Any]] = {}
         self.kind = kind
         self.spec: DataSpec = class_of(kind).data_spec
         self.shard_bytes = shard_bytes
@@ -98,18 +109,35 @@ class DatasetWriter:
         self._begin(overwrite=overwrite)
 
     def _begin(self, *, overwrite: bool) -> None:
-        claim(self.location, overwrite=overwrite)
+        there = found_at(self.location, overwrite=overwrite)
+        if there is None:
+            self.location.clear()
+        else:
+            self.replaces, self.version = True, there.version
+            self.separator = SEPARATORS[1 - SEPARATORS.index(there.separator)]
 
     def _undo(self) -> None:
-        """After a failure: nothing is left of what was written."""
-        self.location.remove()
+        """After a failure: nothing is left of what was written, unless another process may have made use of it."""
+        if self.claim is not None:
+            self.claim.check()
+        if version_of(self.location, "zarr.json") != self.version:
+            return
+        if self.replaces:
+            self.location.clear(lambda name: not self._is_new(name))
+        else:
+            self.location.clear()
+
+    def _is_new(self, name: str) -> bool:
+        """Whether a file holds a chunk of this data set, not of the one that it replaces."""
+        array, _, chunk = name.partition("/")
+        return array in self.arrays and chunk.startswith(f"c{self.separator}")
 
     def __enter__(self) -> "DatasetWriter":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if kind is not None and self.layout is not None:
-            with contextlib.suppress(InputError):  # the first error is the one to tell
+            with contextlib.suppress(InputError, Superseded):  # the first error is the one to tell
                 self._undo()
 
     def append(self, block: Block) -> None:
@@ -132,24 +160,52 @@ class DatasetWriter:
         return sum(block.n_examples for block in self.pending)
 
     def finish(self) -> None:
-        """Write what is left, then the tables, then the mark that the data set is complete."""
+        """Write the remaining examples, then the tables, then the `complete` mark."""
         self._write_full_shards(last=True)
         if self.layout is None:
             raise InputError(f"{self.location}: the source holds no examples")
         self._check_labels()
+        self._check_claim()
+        if version_of(self.location, "zarr.json") != self.version:
+            raise InputError(changed(self.location))
         width = self.n_features if self.n_features is not None else self.widest
         with clear_errors(self.location.url):
             for spec in self.layout.arrays:
                 chunk = self.layout.chunk_shape(spec)
-                shape = (chunk[0] * len(self.table), *chunk[1:])
-                sync(self.arrays[spec.name].async_array.resize(shape, delete_outside_chunks=False))
+                self.arrays[spec.name] = resized(self.arrays[spec.name], chunk[0] * len(self.table))
             sums, texts = self._write_texts()
-            arrays = {**self.arrays, **self._write_tables(), **texts}
+            self.arrays = {**self.arrays, **self._write_tables(), **texts}
         layout = replace(self.layout, n_features=width, labels=tuple(self.codes), texts=sums)
-        self.location.write("zarr.json", description(layout, arrays))
+        self._commit(description(layout, self.arrays))
+
+    def _commit(self, content: bytes) -> None:
+        """Make the data set visible by one write, then remove the one that it replaces."""
+        self._check_claim()
+        if not self.replaces:
+            self._describe_arrays()
+        try:
+            self.version = write_if(self.location, "zarr.json", content, self.version)
+        except ChangedError:
+            raise InputError(changed(self.location)) from None
+        if self.replaces:
+            self._describe_arrays()
+            self.location.clear(lambda name: name == "zarr.json" or self._is_new(name) or self._describes(name))
+
+    def _describe_arrays(self) -> None:
+        """Write the description of each array; distdual reads those in zarr.json, other programs may read these."""
+        for name, array in self.arrays.items():
+            self.location.write(f"{name}/zarr.json", json_of(array.metadata))
+
+    def _describes(self, name: str) -> bool:
+        array, _, rest = name.partition("/")
+        return array in self.arrays and rest == "zarr.json"
+
+    def _check_claim(self) -> None:
+        if self.claim is not None:
+            self.claim.check()
 
     def _check_form(self, block: Block) -> None:
-        """All blocks are alike: dense or sparse, of one width, with labels of one type and the same columns."""
+        """Check that all blocks have one format, width, label type and set of columns."""
         form = form_of(block)
         if self.form is None:
             self.form = form
@@ -199,27 +255,40 @@ class DatasetWriter:
             recipe=dict(self.attached.recipe),
             scale=self.attached.scale,
             runs={name: column.values.dtype.name for name, column in (block.runs or {}).items()},
+            separator=self.separator,
         )
-        store = zarr_store(self.location, read_only=False)
-        with clear_errors(self.location.url):
-            attributes = {ATTRIBUTES: {**self.layout.attributes(), "complete": False}}
-            self.group = zarr.create_group(store, zarr_format=3, attributes=attributes)
-            self.arrays = {spec.name: self._create(spec) for spec in self.layout.arrays}
+        self.store = zarr_store(self.location, read_only=False)
+        self.group = zarr.create_group(MemoryStore(), zarr_format=3)
+        self.arrays = {spec.name: self._create(spec) for spec in self.layout.arrays}
+        if not self.replaces:
+            self._mark_incomplete(self.layout)
+
+    def _mark_incomplete(self, layout: Layout) -> None:
+        try:
+            self.version = write_if(self.location, "zarr.json", description(layout, {}, complete=False), None)
+        except ChangedError:
+            self.layout = None  # nothing is ours to remove
+            raise InputError(changed(self.location)) from None
 
     def _create(self, spec: ArraySpec) -> "zarr.Array[Any]":
         assert self.layout is not None
         chunk = self.layout.chunk_shape(spec)
         dense = spec.width > 0
         lz4 = [BloscCodec(cname="lz4", clevel=5, shuffle="shuffle")] if self.layout.compress or not dense else []
-        return self.group.create_array(
+        return self._new_array(
             spec.name,
             shape=(chunk[0] * MANY, *chunk[1:]),
             chunks=chunk,
             dtype=spec.dtype,
             compressors=[*lz4, Crc32cCodec()],
             fill_value=0,
-            config=WRITE_ZEROS,
         )
+
+    def _new_array(self, name: str, **described: Any) -> "zarr.Array[Any]":
+        """An array whose chunks go to the storage, but whose description is not written yet."""
+        naming: Any = {"name": "default", "separator": self.separator}
+        made: Any = self.group.create_array(name, chunk_key_encoding=naming, config=WRITE_ZEROS, **described)
+        return zarr.Array(AsyncArray(made.metadata, StorePath(self.store, name), WRITE_ZEROS))
 
     def _write_shard(self, block: Block) -> None:
         assert self.layout is not None
@@ -230,8 +299,8 @@ class DatasetWriter:
             self._check_width(block.x, where)
         y = self._encode(block.y, where)
         arrays = shard_arrays(block, y)
-        with clear_errors(self.location.url):
-            sync(self._write_chunks(number, arrays))
+        self._check_claim()
+        self.location.patiently("", lambda: sync(self._write_chunks(number, arrays)))
         lengths = [axis_length(block, axis) for axis in self.layout.axes]
         self.table.append((lengths, largest_norm(block.x), checksum_of(arrays, self.layout)))
         self.n_examples += block.n_examples
@@ -269,7 +338,7 @@ class DatasetWriter:
         return np.array([self.codes[label_name(value.item())] for value in values], dtype=np.int32)[inverse]
 
     def _learn(self, label: str, where: str) -> None:
-        """Give a label a code, if it has none."""
+        """Assign a code to a new label."""
         self.codes.setdefault(label, len(self.codes))
         if self.spec.n_classes is not None and len(self.codes) > self.spec.n_classes:
             names = ", ".join(self.codes)
@@ -297,27 +366,15 @@ class DatasetWriter:
         return sums, {name: self._write_table(name, content, TEXT_CHUNK) for name, content in arrays.items()}
 
     def _write_table(self, name: str, table: NDArray[Any], chunk: int = TABLE_CHUNK) -> "zarr.Array[Any]":
-        array = self.group.create_array(
+        array = self._new_array(
             name,
             shape=table.shape,
             chunks=(chunk, *table.shape[1:]),
             dtype=table.dtype,
             compressors=[BloscCodec(cname="lz4"), Crc32cCodec()],
-            config=WRITE_ZEROS,
         )
-        array[:] = table
+        self.location.patiently(name, lambda: array.__setitem__(slice(None), table))
         return array
-
-
-def description(layout: Layout, arrays: "dict[str, zarr.Array[Any]]") -> bytes:
-    """zarr.json of a complete data set: our attributes and the metadata of all arrays.
-
-    zarr.consolidate_metadata would list the folder, and trip over what an object store has not yet forgotten.
-    """
-    members = ConsolidatedMetadata(metadata={name: array.metadata for name, array in arrays.items()})
-    attributes = {ATTRIBUTES: {**layout.attributes(), "complete": True}}
-    group = GroupMetadata(attributes=attributes, zarr_format=3, consolidated_metadata=members)
-    return group.to_buffer_dict(default_buffer_prototype())["zarr.json"].to_bytes()
 
 
 def write_dataset(location: Location, kind: str, blocks: Iterable[Block], **options: Any) -> None:
@@ -328,26 +385,8 @@ def write_dataset(location: Location, kind: str, blocks: Iterable[Block], **opti
         writer.finish()
 
 
-def claim(location: Location, *, overwrite: bool) -> None:
-    """Make sure that a data set may be written here: nothing is there, or only what an interrupted `prepare` left."""
-    if location.is_empty():
-        return
-    if not is_data_set(location, complete=overwrite):
-        raise InputError(f"{location}: already holds something; choose an empty destination")
-    location.remove()
-
-
-def is_data_set(location: Location, *, complete: bool) -> bool:
-    """Whether an unfinished data set is there, or with `complete` any data set that this version knows."""
-    try:
-        open_dataset(location)
-    except IncompleteError:
-        return True
-    except DamagedError:
-        return complete
-    except InputError:
-        return False
-    return complete
+def changed(location: Location) -> str:
+    return f"{location}: another process has changed the data set meanwhile; try again"
 
 
 def largest_norm(x: Features) -> float:

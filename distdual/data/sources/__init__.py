@@ -11,4 +11,9 @@ templates       feature templates: the TOML file that defines the features of a 
 token_features  the features of the tokens of some sentences, as templates define them
 vocabulary      feature numbers, from a vocabulary or a hash
 conll           blocks of sequences from text in columns
+source_files    files named by patterns and folders
+arrow           pyarrow, imported on first use
+tables          CSV, Parquet and data frames as record batches
+table_blocks    blocks of examples from tables, and the first pass over their columns
+zarr_arrays     blocks of examples from plain Zarr arrays
 """

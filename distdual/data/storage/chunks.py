@@ -4,6 +4,7 @@ Zarr describes and writes the arrays. A chunk is one object: little-endian value
 their crc32c. Zarr itself would decode it into an array and copy that into another.
 """
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ from distdual.data.layout import ArraySpec, Layout
 from distdual.data.storage.location import Location
 from distdual.data.storage.object_get import Bytes, Fetch, fetch_from
 from distdual.errors import InputError
+
+log = logging.getLogger(__name__)
 
 CRC = 4  # bytes of the checksum at the end of a chunk
 
@@ -38,7 +41,7 @@ class Chunks:
     def __init__(self, location: Location, layout: Layout, codecs: dict[str, Any]) -> None:
         self.location = location
         self.layout = layout
-        self.compressed = {name: is_compressed(location, name, found) for name, found in codecs.items()}
+        self.compressed = {name: is_compressed(found) for name, found in codecs.items()}
 
     @cached_property
     def _fetch(self) -> Fetch:
@@ -65,14 +68,23 @@ class Chunks:
             try:
                 return self._fetch(key)
             except FileNotFoundError:
-                raise InputError(f"{where}: the chunk is missing; prepare the data set again") from None
+                raise InputError(
+                    f"{where}: the chunk is missing: the data set was replaced after it was opened, or it is damaged; "
+                    "begin again, or prepare it again"
+                ) from None
 
-        content, n_gets = self.location.patiently(key, fetch)
-        try:
-            values, crc = self._decoded(content, spec, length)
-        except DamagedChunkError as error:
-            raise InputError(f"{where}: the chunk is damaged ({error}); prepare the data set again") from None
-        return Chunk(values, crc, len(content), n_gets)
+        n_bytes = total = 0
+        for last in (False, True):  # what was damaged on its way only is whole the second time
+            content, n_gets = self.location.patiently(key, fetch)
+            n_bytes, total = n_bytes + len(content), total + n_gets
+            try:
+                values, crc = self._decoded(content, spec, length)
+                return Chunk(values, crc, n_bytes, total)
+            except DamagedChunkError as error:
+                if last:
+                    raise InputError(f"{where}: the chunk is damaged ({error}); prepare the data set again") from None
+                log.warning("%s: the chunk is damaged (%s); it is read once more", where, error)
+        raise AssertionError
 
     def _decoded(self, content: Bytes, spec: ArraySpec, length: int) -> tuple[NDArray[Any], int | None]:
         """The first `length` entries, and their crc32c if it was found on the way to that of the whole chunk."""
@@ -112,11 +124,6 @@ def decompressed(inner: Bytes, size: int) -> Bytes:
     return values
 
 
-def is_compressed(location: Location, name: str, codecs: Any) -> bool:
-    """From the codecs of an array, as Zarr describes them."""
-    found = [codec["name"] for codec in codecs]
-    if found in (["bytes", "crc32c"], ["bytes", "blosc", "crc32c"]):
-        return "blosc" in found
-    raise InputError(
-        f"{location}: array {name!r} is stored as {', '.join(found)}, as no `distdual prepare` does; prepare it again"
-    )
+def is_compressed(codecs: Any) -> bool:
+    """From the codecs of an array, as Zarr describes them, which are known to be among ours."""
+    return "blosc" in [codec["name"] for codec in codecs]

@@ -5,6 +5,8 @@ import itertools
 import logging
 import os
 import random
+import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,14 +24,36 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 PARTIAL = ".partial"  # ends the name of a local file that is being written
+CLAIM = "claim.json"  # in a folder that is being written, see claim.py
 
 # Defaults for S3, which storage_options override. A server that is down is noticed in about a second, one
 # that hangs in a minute or two; s3fs and botocore each try twice. How long a run goes on trying is `retry_seconds`.
 S3_PATIENCE = {"connect_timeout": 5, "read_timeout": 10, "retries": {"mode": "standard", "total_max_attempts": 2}}
 S3_TRIES = 2
+REFUSALS = {  # what S3 says of credentials, and what it means
+    "RequestTimeTooSkewed": "the storage refuses the clock of this machine, which is minutes off; set it",
+    "InvalidAccessKeyId": "the storage does not know the access key; check the credentials",
+    "SignatureDoesNotMatch": "the secret does not belong to the access key; check the credentials",
+    "ExpiredToken": "the session token has expired; get new credentials",
+    "InvalidToken": "the storage does not know the session token; get new credentials",
+}
 LIBRARIES = ("botocore", "aiobotocore", "aiohttp", "urllib3")  # what they raise is a matter of the storage
+MOST_REMOVED = 1000  # files in one request
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries; each is about twice the one before
 S3_OPTIONS = {"max_concurrency": 1}  # with more, s3fs requests the size of each object before reading it
+
+
+# Schemes of data that a model may name: folders and object stores. What else fsspec opens, such as web pages, archives
+# and hosts by ssh, only the user may name.
+NAMED_BY_MODELS = ("file", "local", "memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
+
+
+def check_scheme(where: str, url: str) -> None:
+    """Refuse to fetch from a URL that a file names, and not the user, unless its scheme is one for data."""
+    scheme = url.partition("://")[0] if "://" in url else "file"
+    if "::" in url or scheme not in NAMED_BY_MODELS:
+        known = ", ".join(NAMED_BY_MODELS)
+        raise InputError(f"{where} names {url!r}, which is none of {known}: name the data set yourself with --data")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +128,7 @@ class Location:
         end, pause = time.monotonic() + self.retry_seconds, FIRST_PAUSE
         for n in itertools.count(1):
             try:
-                with clear_errors(f"{self.url}/{name}" if name else self.url):
+                with clear_errors(f"{self.url}/{name}" if name else self.url), self._refusals_explained():
                     return attempt(), n
             except StorageError as error:
                 wait = pause * random.uniform(0.5, 1.5)  # or all workers would come back at the same moment
@@ -115,8 +139,28 @@ class Location:
             pause = min(2 * pause, LONGEST_PAUSE)
         raise AssertionError
 
+    @contextlib.contextmanager
+    def _refusals_explained(self) -> Iterator[None]:
+        """Ask an S3 server why it refuses a request: its answer to a HEAD has no reason in it."""
+        try:
+            yield
+        except PermissionError as error:
+            if not self.is_s3 or error_code(error) in REFUSALS:
+                raise
+            fs, path = self.filesystem()
+            try:
+                fs.call_s3("list_objects_v2", Bucket=fs.split_path(path)[0], MaxKeys=1)
+            except PermissionError as again:
+                if error_code(again) in REFUSALS:
+                    raise again from again.__cause__
+            except Exception as again:
+                log.debug("the storage did not say why it refuses: %s", type(again).__name__)
+            raise
+
     def read(self, name: str) -> bytes:
         fs, path = self.filesystem()
+        if not self.remote:
+            check_regular(f"{path}/{name}")
         return self.patiently(name, lambda: bytes(fs.cat_file(f"{path}/{name}")))[0]
 
     def write(self, name: str, content: bytes) -> None:
@@ -126,13 +170,20 @@ class Location:
         store = fs.pipe_file if self.remote else write_local
         self.patiently(name, lambda: store(target, content))
 
+    def copy(self, name: str, to: "Location") -> None:
+        """Copy one file to another folder of the same storage; readers see all of it or nothing."""
+        fs, path = self.filesystem()
+        target = f"{to.filesystem()[1]}/{name}"
+        store = fs.cp_file if self.remote else copy_local
+        self.patiently(name, lambda: store(f"{path}/{name}", target))
+
     def exists(self, name: str) -> bool:
         fs, path = self.filesystem()
         fs.invalidate_cache()
         return self.patiently(name, lambda: bool(fs.exists(f"{path}/{name}")))[0]
 
     def is_empty(self) -> bool:
-        """True if nothing is there: no folder, or one without files but those that a killed write has left.
+        """True if nothing is there but a claim: no folder, or one without files but those of a killed write.
 
         A bucket has to exist.
         """
@@ -142,10 +193,10 @@ class Location:
             if self.is_s3:
                 return _is_empty_prefix(fs, path)
             if not self.remote:
-                return not os.path.isfile(path) and all(name.endswith(PARTIAL) for name in files_below(path))
+                return not os.path.isfile(path) and all(is_transient(name) for name in files_below(path))
             fs.invalidate_cache()
             try:
-                return not fs.ls(path, detail=False)
+                return all(is_transient(name) for name in fs.ls(path, detail=False))
             except FileNotFoundError:
                 return True
 
@@ -177,6 +228,26 @@ class Location:
                     fs.rm(names)
                     if not _is_empty_prefix(fs, path):  # s3fs does not report what it was not allowed to delete
                         raise PermissionError(path)
+
+        self.patiently("", delete)
+
+    def clear(self, keep: Callable[[str], bool] = lambda _: False) -> None:
+        """Delete the files in the folder and below it, but not a claim and those whose names `keep` takes."""
+        fs, path = self.filesystem()
+
+        def unwanted() -> list[str]:
+            fs.invalidate_cache()
+            names = [name[len(path) + 1 :] for name in fs.find(path)]
+            return [f"{path}/{name}" for name in names if name != CLAIM and not keep(name)]
+
+        def delete() -> None:
+            old = unwanted()
+            for n in range(0, len(old), MOST_REMOVED):
+                fs.rm(old[n : n + MOST_REMOVED])
+            if not self.remote:
+                remove_empty_folders(path)
+            elif old and unwanted():  # s3fs does not report what it was not allowed to delete
+                raise PermissionError(path)
 
         self.patiently("", delete)
 
@@ -227,8 +298,29 @@ class StorageError(InputError):
     """A request to the storage failed; the same request may succeed later."""
 
 
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Refuse to read a pipe, which may hang, or a device, which may never end."""
+    with contextlib.suppress(OSError):  # whoever reads the file finds out what is wrong
+        mode = os.stat(path).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise InputError(f"{path}: neither a file nor a folder, but {stat.filemode(mode)}; expected a file")
+
+
 def files_below(folder: str) -> Iterator[str]:
     return (name for _, _, files in os.walk(folder, onerror=raise_it) for name in files)
+
+
+def remove_empty_folders(path: str) -> None:
+    """Remove the empty folders below this one."""
+    for folder, _, _ in os.walk(path, topdown=False):
+        if folder != path:
+            with contextlib.suppress(OSError):  # not empty
+                os.rmdir(folder)
+
+
+def is_transient(path: str) -> bool:
+    """Whether a file is part of nothing: a claim, or what a killed write has left."""
+    return path.endswith(PARTIAL) or path.rpartition("/")[2] == CLAIM
 
 
 def raise_it(error: OSError) -> None:
@@ -242,10 +334,7 @@ def write_local(target: str, content: bytes) -> None:
     os.makedirs(os.path.dirname(target), exist_ok=True)
     partial = target + PARTIAL
     try:
-        with open(partial, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        write_synced(partial, content)
         os.replace(partial, target)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -253,8 +342,30 @@ def write_local(target: str, content: bytes) -> None:
         raise
 
 
+def copy_local(source: str, target: str) -> None:
+    """Copy by a link, which takes no room, where the disk knows links."""
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    partial = target + PARTIAL
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(partial)
+    try:
+        os.link(source, partial)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(source, partial)
+    os.replace(partial, target)
+
+
+def write_synced(path: str, content: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def without_secrets(text: str, options: Any) -> str:
-    """`text` without any string that stands in `options`."""
+    """`text` with every string of `options` removed."""
     if isinstance(options, Mapping):
         for value in options.values():
             text = without_secrets(text, value)
@@ -266,8 +377,10 @@ def without_secrets(text: str, options: Any) -> str:
 def _sentence(name: str, error: Exception) -> InputError | None:
     """What to tell about `error`, or None if it is no matter of storage."""
     if isinstance(error, FileNotFoundError):
-        missing = "there is no such bucket" if _code(error) == "NoSuchBucket" else "not found"
+        missing = "there is no such bucket" if error_code(error) == "NoSuchBucket" else "not found"
         return InputError(f"{name}: {missing}")
+    if isinstance(error, PermissionError) and (reason := REFUSALS.get(error_code(error) or "")):
+        return InputError(f"{name}: no permission: {reason}")
     if isinstance(error, PermissionError):
         return InputError(f"{name}: no permission; check the credentials and the access rights")
     if isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError):
@@ -287,7 +400,7 @@ def _is_storage_failure(error: Exception) -> bool:
     return isinstance(error, OSError | TimeoutError | HTTPException) or home in LIBRARIES
 
 
-def _code(error: BaseException) -> str | None:
+def error_code(error: BaseException) -> str | None:
     """The S3 error code that s3fs translated into `error`."""
     response = getattr(error.__cause__, "response", None) or {}
     code = response.get("Error", {}).get("Code")
@@ -295,8 +408,8 @@ def _code(error: BaseException) -> str | None:
 
 
 def _is_empty_prefix(fs: Any, path: str) -> bool:
-    """One small request, where fs.ls would list the parent folder too."""
+    """One small request, where fs.ls would list the parent folder too. A claim does not count."""
     bucket, key, _ = fs.split_path(path)
     prefix = f"{key.rstrip('/')}/" if key else ""
-    found = fs.call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, MaxKeys=1)
-    return not found.get("Contents") and not found.get("CommonPrefixes")
+    found = fs.call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, MaxKeys=2)
+    return all(each["Key"] == prefix + CLAIM for each in found.get("Contents", ()))

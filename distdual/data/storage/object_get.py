@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.data.storage.location import Location
+from distdual.data.storage.location import Location, check_regular
 
 Bytes = NDArray[np.uint8]
 Fetch = Callable[[str], Bytes]  # from the name of an object below a location to all of it, in memory of its own
@@ -47,6 +47,7 @@ def has_plain_options(options: dict[str, Any]) -> bool:
 
 
 def from_disk(path: str) -> Bytes:
+    check_regular(path)
     with open(path, "rb", buffering=0) as file:
         content = np.empty(os.fstat(file.fileno()).st_size, dtype=np.uint8)
         fill(content, file.readinto)

@@ -97,9 +97,12 @@ class Chain(Problem):
     def costs(self, shard: Shard) -> Floats:
         return np.ones(shard.n_examples) if shard.cost is None else shard.cost.copy()
 
+    def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:
+        check_keys(bounds_of(shard), chosen, keys, len(self.classes))
+
     def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
         tokens = bounds_of(shard)
-        check_keys(tokens, chosen, keys, len(self.classes))
+        self.check_keys(shard, chosen, keys)
         paths = Paths(tokens[chosen], np.diff(tokens)[chosen], shard.y, tokens[chosen], keys.values, keys.indptr[:-1])
         margin = losses_of(paths, self.tag_costs)
         scale = margin if self.rescaling == "slack" else np.ones(len(chosen))
@@ -157,7 +160,7 @@ def check_tag_cost(tag_cost: Mapping[str, float], classes: tuple[str, ...]) -> N
 
 
 def bounds_of(shard: Shard) -> Ints:
-    assert shard.tokens is not None  # whoever opened the data set has checked that it holds sequences
+    assert shard.tokens is not None  # checked when the data set was opened
     return shard.tokens
 
 

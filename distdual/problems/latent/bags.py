@@ -20,7 +20,7 @@ from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.row_copies import copied
 from distdual.kernels.rows import Bools, Features, Floats, Int32s, Ints, ReferredRows, add, dot
-from distdual.problems.base import Constraints, Keys, Magnitude, Offenders
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, check_key_lengths
 from distdual.problems.latent.base import LatentProblem, check_range, latent_of
 from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, linear_magnitude
 
@@ -55,6 +55,7 @@ class Latent(LatentProblem):
         return self.n_features + (self.bias != 0)
 
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
+        check_labels(shard)
         slack, worst = np.empty(shard.n_examples), np.empty(shard.n_examples, dtype=np.int32)
         find_worst_candidates(
             shard.x, labels_of(shard), bags_of(shard), latent_of(shard), w, self._bias_score(w), slack, worst
@@ -69,14 +70,13 @@ class Latent(LatentProblem):
 
     def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
         at = bags_of(shard)[chosen] + keys.values
-        sign = np.where(shard.y[at] == 1, 1.0, -1.0)
+        sign = np.where(labels_of(shard)[chosen] == 1, 1.0, -1.0)
         rows = copied(ReferredRows(shard.x, at, sign, float(np.float32(self.bias)), self.n_weights))
         return Constraints(shard.first + chosen, self.costs(shard)[chosen], np.ones(len(chosen)), rows, keys)
 
     def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:
         given = keys.values
-        if (np.diff(keys.indptr) != 1).any() or len(given) != len(chosen):
-            raise InputError(f"shard {shard.number}: the key of a support constraint is not one candidate")
+        check_key_lengths(shard, keys, 1)
         positive = labels_of(shard)[chosen] == 1
         size = np.diff(bags_of(shard))[chosen]
         wrong = np.where(positive, given != latent_of(shard)[chosen], (given < 0) | (given >= size))
@@ -116,6 +116,7 @@ class Latent(LatentProblem):
 
     def predict(self, w: Floats, shard: Shard) -> NDArray[np.int32]:
         """The bag's label, on each of its candidates."""
+        check_labels(shard)
         bags = bags_of(shard)
         best = self._best(w, shard, np.ones(shard.n_examples, dtype=np.bool_))
         scores = np.empty(shard.n_examples)
@@ -149,7 +150,7 @@ class Latent(LatentProblem):
 
 
 def bags_of(shard: Shard) -> Ints:
-    assert shard.tokens is not None  # whoever opened the data set has checked that its examples are runs of rows
+    assert shard.tokens is not None  # checked when the data set was opened
     return shard.tokens
 
 

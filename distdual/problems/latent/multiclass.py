@@ -18,7 +18,7 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import kernel
 from distdual.kernels.rows import Floats, Int32s, Ints
-from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
+from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem, check_key_lengths
 from distdual.problems.latent.bags import sum_members
 from distdual.problems.latent.base import LatentProblem, StartWeights, check_range, latent_of, told_apart
 from distdual.problems.linear import check_class_cost, costs_by_class
@@ -101,8 +101,7 @@ class LatentMulticlass(LatentProblem):
         return Constraints(shard.first + chosen, self.costs(shard)[chosen], loss, rows, keys)
 
     def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:
-        if (np.diff(keys.indptr) != 2).any() or len(keys.values) != 2 * len(chosen):
-            raise InputError(f"shard {shard.number}: the key of a support constraint is not two components")
+        check_key_lengths(shard, keys, 2)
         right, wrong = keys.values[::2], keys.values[1::2]
         outside = (wrong < 0) | (wrong >= len(self.classes) * self.components)
         bad = outside | (right != latent_of(shard)[chosen]) | (wrong // self.components == shard.y[chosen])

@@ -49,7 +49,7 @@ Span = tuple[int, int, int]  # label, begin, end
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How trees are read; a data set for testing is read like the one for training."""
+    """Options for reading trees; training and test data use the same."""
 
     binarise: str = "right"
     """"right" or "left": which children move below an inner node."""
@@ -92,7 +92,7 @@ class Grammar:
 
     @property
     def n_labels(self) -> int:
-        """Symbols that are no inner ones."""
+        """The number of symbols that are not inner."""
         return len(self.tags) + len(self.phrases)
 
     @property
@@ -187,7 +187,7 @@ class Grammar:
 
 
 class Cut(NamedTuple):
-    """A node, or an inner one, and the children that are still below it."""
+    """A node, possibly an inner one, and its remaining children."""
 
     label: str
     symbol: Symbol

@@ -47,6 +47,7 @@ from distdual.problems.parsing.derivation import (
 from distdual.problems.parsing.grammar import OUTSIDE, Grammar, read_grammar
 from distdual.problems.parsing.second_best_tree import best_other_tree, new_detour
 from distdual.problems.parsing.treebank import BRACKETED
+from distdual.schema import array, rising
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +89,7 @@ class Cfg(Problem):
         return rules_of(self.read)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to workers: rules are made from the text again."""
+        """The state sent to workers, without the rules, which are rebuilt from the text."""
         return {name: value for name, value in self.__dict__.items() if name != "rules"}
 
     @property
@@ -151,17 +152,14 @@ class Cfg(Problem):
 
     def spell(self, shard: Shard, predicted: NDArray[Any]) -> NDArray[Any]:
         """Each tree as bracketed text, with the words of the source."""
-        assert shard.runs is not None
-        texts, tokens = shard.runs["text"], bounds_of(shard)
-        ends = ends_of(predicted, tokens, self.read)
+        ends = ends_of(predicted, bounds_of(shard), self.read)
         spelt = np.empty(shard.n_examples, dtype=object)
         for i in range(shard.n_examples):
-            words = texts.of(i).tobytes().decode().split(" ")
-            spelt[i] = str(self.read.decode(predicted[ends[i] : ends[i + 1]].tolist(), words))
+            spelt[i] = str(self.read.decode(predicted[ends[i] : ends[i + 1]].tolist(), words_at(shard, i)))
         return spelt
 
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
-        """How many words have the right tag."""
+        """The number of words with the right tag."""
         tags = predicted[(predicted == OUTSIDE) | (predicted >= self.read.n_rules)]
         right = float((tags - self.read.n_rules == y).sum())
         return {"n": float(len(y)), "tag_accuracy": right}
@@ -201,8 +199,7 @@ class Cfg(Problem):
     def _trees(self, shard: Shard) -> Runs:
         """The right trees, which must all be the grammar's own: others have no φ(x, y)."""
         trees = tree_column(shard)
-        outside = np.diff(trees.indptr) == 0
-        outside[~outside] = trees.values[trees.indptr[:-1][~outside]] == OUTSIDE
+        outside = trees.values[trees.indptr[:-1]] == OUTSIDE
         if outside.any():
             raise InputError(
                 f"shard {shard.number}, row {int(np.argmax(outside))}: the grammar does not know the tree; "
@@ -218,7 +215,24 @@ def words_of(shard: Shard) -> CsrRows:
 def tree_column(shard: Shard) -> Runs:
     if shard.runs is None or "tree" not in shard.runs:
         raise InputError(f"shard {shard.number}: a cfg problem needs trees; prepare the data from bracketed text")
-    return shard.runs["tree"]
+    trees = shard.runs["tree"]
+    array(f"shard {shard.number}: trees", trees.values, np.int32, (None,))
+    rising(f"shard {shard.number}: trees", trees.indptr, len(trees.values), least=1)
+    return trees
+
+
+def words_at(shard: Shard, i: int) -> list[str]:
+    """The words of a sentence, one for each of its tokens."""
+    n, where = int(np.diff(bounds_of(shard)[i : i + 2])[0]), f"shard {shard.number}: the words of sentence {i}"
+    if shard.runs is None or "text" not in shard.runs:
+        raise InputError(f"{where} are missing; prepare the data from bracketed text")
+    try:
+        words = shard.runs["text"].of(i).tobytes().decode().split(" ")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where} are no UTF-8: {error}") from None
+    if len(words) != n:
+        raise InputError(f"{where} are {len(words)}, expected {n}")
+    return words
 
 
 def ends_of(predicted: NDArray[Any], tokens: Ints, grammar: Grammar) -> Ints:

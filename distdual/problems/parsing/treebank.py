@@ -153,7 +153,7 @@ def vocabulary_of(words: Counter[str], min_count: int) -> list[str]:
 
 
 def word_shape(word: str, suffix: int = 0) -> str:
-    """What a word looks like: capitals, small letters, digits, hyphens, other signs; then its last letters.
+    """The shape of a word: capitals, small letters, digits, hyphens, other characters; then its suffix.
 
     A bracket cannot be in a word, so no word is a shape.
     """

@@ -19,6 +19,7 @@ from distdual.errors import InputError
 from distdual.kernels.rounding import MARGIN
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Ints, Singles, product
 from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
+from distdual.problems.user.time_limit import OvertimeError, time_limit
 
 Vector = NDArray[Any] | tuple[Any, Any]
 """A vector in full, or its (indices, values)."""
@@ -42,6 +43,9 @@ class UserProblem(Problem):
     """True: x is handed over as (indices, values); False: as a float32 vector, however it is stored."""
 
     oracle_work: ClassVar[float] = 100.0
+
+    oracle_seconds: ClassVar[float] = 300.0
+    """The longest that your functions may take for one example; after that the run ends and names the example."""
 
     n_features: int
     classes: tuple[str, ...] = ()
@@ -111,6 +115,21 @@ class UserProblem(Problem):
                 sizes.add(loss, row)
         return Offenders(slack, join_keys(keys), sizes.magnitude())
 
+    def check_offenders(self, shard: Shard, found: Offenders) -> None:
+        """Refuse what an `offenders` of the user's own cannot mean."""
+        where, n = f"{self.kind}: offenders of shard {shard.number}", shard.n_examples
+        if not isinstance(found, Offenders):
+            raise InputError(f"{where}: returned {type(found).__name__}, expected Offenders")
+        slack, keys = found.slack, found.keys
+        if not isinstance(slack, np.ndarray) or slack.dtype != np.float64 or slack.shape != (n,):
+            raise InputError(f"{where}: slack is {described(slack)}, expected {n} numbers of type float64")
+        indptr, values = keys
+        if described(indptr) != f"{n + 1} numbers of type int64" or described(values)[-5:] != "int32":
+            expected = f"{n + 1} numbers of type int64 and any of type int32"
+            raise InputError(f"{where}: keys are {described(indptr)} and {described(values)}, expected {expected}")
+        if indptr[0] != 0 or indptr[-1] != len(values) or (np.diff(indptr) < 0).any():
+            raise InputError(f"{where}: keys.indptr does not divide the {len(values)} numbers of keys.values")
+
     def costs(self, shard: Shard) -> Floats:
         return np.ones(shard.n_examples) if shard.cost is None else shard.cost
 
@@ -169,14 +188,22 @@ class UserProblem(Problem):
 
     @contextlib.contextmanager
     def naming(self, shard: Shard, i: int) -> Iterator[None]:
-        """Turn whatever the user's code raises into an InputError that names the example."""
+        """Turn whatever the user's code raises, or that it does not end, into an InputError that names the example."""
+        where = f"{self.kind}: example {shard.first + i}"
         try:
-            yield
-        except InputError:
-            raise
+            with time_limit(self.oracle_seconds):
+                yield
+        except InputError as error:
+            if str(error).startswith(where):
+                raise
+            raise InputError(f"{where} (shard {shard.number}): {str(error).removeprefix(f'{self.kind}: ')}") from error
+        except OvertimeError:
+            raise InputError(
+                f"{where}: did not return within {self.oracle_seconds:g} s (oracle_seconds of its class), "
+                f"in shard {shard.number}"
+            ) from None
         except Exception as error:
-            where = f"{self.kind}: example {shard.first + i}"
-            raise InputError(f"{where}: raised {type(error).__name__}: {error}") from error
+            raise InputError(f"{where}: raised {type(error).__name__}: {error}, in shard {shard.number}") from error
 
     def readable(self, shard: Shard) -> Iterator[tuple[int, Any]]:
         """The examples whose features are all finite; the others have no slack that is a number."""
@@ -213,7 +240,7 @@ class UserProblem(Problem):
         return dot_row(w, self.checked(vector))
 
     def checked(self, vector: Vector) -> SparseVector:
-        """What `feature_map` returned, if no kernel can be hurt by it."""
+        """The result of `feature_map`, checked to be safe for kernels."""
         if isinstance(vector, tuple):
             indices, values = (np.asarray(part) for part in vector)
             whole = indices.dtype.kind in "iu" and (
@@ -238,8 +265,14 @@ class UserProblem(Problem):
         return values
 
 
+def described(array: Any) -> str:
+    if not isinstance(array, np.ndarray) or array.ndim != 1:
+        return f"of type {type(array).__name__}"
+    return f"{len(array)} numbers of type {array.dtype}"
+
+
 class Sizes:
-    """The largest loss and row met, and how far float32 put a row off."""
+    """The largest loss and row found, and the largest float32 rounding error of a row."""
 
     def __init__(self) -> None:
         self.terms = self.norm = self.loss = self.off = 0.0
@@ -258,7 +291,7 @@ class Sizes:
 
 
 def one_row(indices: Ints, values: Floats) -> SparseVector:
-    """What is not 0 in float32; what is too large for it shows as an infinite loss."""
+    """The entries that are not 0 in float32; values too large for it give an infinite loss."""
     with np.errstate(over="ignore", invalid="ignore"):
         rounded = values.astype(np.float32)
         off = float(np.sqrt(((values - rounded) ** 2).sum()))

@@ -20,11 +20,14 @@ from distdual.problems.base import Offenders
 from distdual.problems.registry import build, own_class
 from distdual.problems.user.latent import LatentUserProblem
 from distdual.problems.user.problem import UserProblem
+from distdual.problems.user.time_limit import OvertimeError, time_limit
 
 N_EXAMPLES = 40  # that are looked at
 MOST_OUTPUTS = 10_000  # of an example that are tried
 N_RANDOM = 20  # outputs tried where they cannot be listed
 EXACT = 1e-6  # relative to ||w|| ||φ||: feature maps may be computed in float32
+CHECK = 0.2  # share of an example's time limit that a whole check may take
+HANGS = "did not return within"
 MEASURE = 0.3  # seconds, at the least, to measure speed
 DEFAULTS: dict[str, Any] = {"n_features": 4, "classes": ["0", "1", "2"]}
 
@@ -67,12 +70,20 @@ def check_problem(
         "threads": check_threads,
         "speed": check_speed,
     }
-    return [outcome(each, test, problem, shard) for each, test in tests.items()]
+    found = list[Check]()
+    for each, test in tests.items():
+        found.append(outcome(each, test, problem, shard))
+        if HANGS in found[-1].sentence:
+            break  # the other checks would hang as well
+    return found
 
 
 def outcome(name: str, test: Callable[[UserProblem, Shard], str], problem: UserProblem, shard: Shard) -> Check:
     try:
-        return Check(name, True, test(problem, shard))
+        with time_limit(CHECK * problem.oracle_seconds):
+            return Check(name, True, test(problem, shard))
+    except OvertimeError:
+        return Check(name, False, f"{HANGS} {CHECK * problem.oracle_seconds:g} s (oracle_seconds of its class)")
     except (Broken, InputError) as error:
         return Check(name, False, str(error))
     except Exception as error:  # the user's code may raise anything, and the other checks are still of use
@@ -117,7 +128,7 @@ def shard_for_check(n_features: int, n_classes: int) -> Shard:
 
 
 def weights_for_check(problem: UserProblem) -> list[Floats]:
-    """All zero, then random ones, small and large."""
+    """Weights of zero, then random weights, small and large."""
     rng = np.random.default_rng(1)
     return [scale * rng.normal(size=problem.n_weights) for scale in (0.0, 0.1, 1.0)]
 
@@ -128,7 +139,7 @@ def cases(problem: UserProblem, shard: Shard) -> Iterator[Case]:
 
 
 def value_of(problem: UserProblem, case: Case, y: Any) -> float:
-    """What `argmax` is to maximise."""
+    """The value that `argmax` maximises."""
     return float(problem.loss(case.y_true, y)) + problem.dot(case.w, problem.feature_map(case.x, y))
 
 
@@ -315,7 +326,7 @@ def check_speed(problem: UserProblem, shard: Shard) -> str:
 
 
 def rounds_of(problem: UserProblem, shard: Shard) -> int:
-    """So many scans that measuring takes long enough; the first, which may compile, does not count."""
+    """The number of scans to time; the first, which may compile, is left out."""
     timed(problem, shard, 1)
     return max(1, int(MEASURE / max(1e-6, timed(problem, shard, 1))))
 

@@ -1,4 +1,4 @@
-"""Shards join a data set that is there; whatever happens meanwhile, what opens is the old one or the new one."""
+"""Shards are appended atomically: a reader opens the old data set or the new one."""
 
 import json
 import sys
@@ -151,7 +151,7 @@ def test_text_is_appended_in_the_features_and_tags_that_are_there(tmp_path):
     dataset = open_dataset(place)
     last = dataset.read(dataset.n_shards - 1).shard
     assert (dataset.n_examples, dataset.n_features) == (3, 4)
-    assert np.diff(last.x.indptr).tolist() == [1, 0]  # nobody has met the bird before
+    assert np.diff(last.x.indptr).tolist() == [1, 0]  # the bird is a new word
     with pytest.raises(InputError, match="'VBZ' is none of those in the data set: DT, NN"):
         prepare(tmp_path / "three.txt", place, "chain", format="conll", append=True)
     with pytest.raises(InputError, match="append takes the templates of the data set itself"):

@@ -1,6 +1,7 @@
-"""A data set is either whole or not there, is written in bounded memory, and holds nothing one cannot train on."""
+"""A data set is complete or absent, is written in bounded memory, and holds only data fit for training."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -13,12 +14,16 @@ import pytest
 import zarr
 from numpy.testing import assert_array_equal
 
+import distdual.data.prepare.writer
 from distdual.data.dataset import open_dataset
 from distdual.data.prepare.writer import DatasetWriter, chunk_lengths, index_dtype, shard_ends, write_dataset
 from distdual.data.shard import Block
+from distdual.data.storage.claim import claimed
 from distdual.data.storage.location import Location
-from distdual.errors import InputError
+from distdual.errors import InputError, Superseded
 from distdual.kernels.rows import CsrRows, DenseRows
+from tests.appending import NEW, OLD
+from tests.shell import run
 
 WIDTH = 3
 
@@ -39,6 +44,12 @@ def with_value(block: Block, k: int, value: float) -> Block:
     values = block.x.values.copy()
     values.reshape(-1)[k] = value
     return block._replace(x=block.x._replace(values=values))
+
+
+def files(location: Location) -> dict[str, bytes]:
+    fs, path = location.filesystem()
+    fs.invalidate_cache()
+    return {name: fs.cat_file(name) for name in fs.find(path)}
 
 
 @pytest.fixture
@@ -78,7 +89,8 @@ class TestWholeOrNotThere:
         writer = DatasetWriter(location, "binary", shard_bytes=24)
         writer.append(dense_block())
         last: list[tuple[str, bytes]] = []
-        monkeypatch.setattr(Location, "write", lambda _, name, content: last.append((name, content)))
+        hold = lambda _, name, content, version: last.append((name, content))  # noqa: ARG005, E731
+        monkeypatch.setattr(distdual.data.prepare.writer, "write_if", hold)
         writer.finish()
         monkeypatch.undo()
         with pytest.raises(InputError, match="incomplete"):
@@ -126,8 +138,12 @@ class TestDestination:
         write_dataset(location, "binary", [csr_block()], shard_bytes=24)
         write_dataset(location, "binary", [dense_block(2)], overwrite=True)
         assert not location.exists("indptr/c/0")
-        assert not location.exists("y/c/1")
+        assert not location.exists("y/c/0")
+        assert location.exists("y/c.0")
+        write_dataset(location, "binary", [dense_block(2)], overwrite=True)
+        assert not location.exists("y/c.0")
         assert location.exists("y/c/0")
+        assert open_dataset(location).read(0).shard.n_examples == 2
 
     def test_a_data_set_with_a_damaged_table_can_be_overwritten(self, location):
         write_dataset(location, "binary", [dense_block()])
@@ -170,7 +186,7 @@ class TestDestination:
 
 
 class TestRefused:
-    """Each of these stands in the way of training; the message says where."""
+    """Each of these prevents training; the message names the place."""
 
     def refused(self, place: Location, *blocks: Block, kind: str = "binary", **options: Any) -> str:
         with pytest.raises(InputError) as caught:
@@ -361,3 +377,57 @@ class TestCutting:
         writer._start(csr_block(), last=False)
         writer._write_shard(csr_block())
         assert writer.arrays["values"].shape[0] < 1 << 63
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["new", "overwrite"])
+def test_killed_at_any_write_it_leaves_the_old_data_set_or_the_new_one(tmp_path, kind):
+    ran = run(sys.executable, "-m", "tests.overwriting", tmp_path, kind, cwd=Path(__file__).parents[3])
+    assert ran.code == 0, ran.err
+    seen = json.loads(ran.out)
+    before = 0 if kind == "new" else OLD
+    assert set(seen) == {before, NEW}
+    decided = seen.index(NEW)
+    assert seen == [before] * decided + [NEW] * (len(seen) - decided)
+    assert decided > 10
+
+
+class TestReplacing:
+    """Until zarr.json is replaced, the old data set is as it was, byte for byte."""
+
+    @pytest.mark.parametrize("block", [dense_block, csr_block])
+    def test_an_overwrite_that_fails_leaves_the_old_one(self, location, block):
+        write_dataset(location, "binary", [dense_block()], shard_bytes=24)
+        before = files(location)
+        for bad in ([block(), with_value(block(), 5, np.nan)], [block(2, y=[0, 0])]):
+            with pytest.raises(InputError):
+                write_dataset(location, "binary", bad, shard_bytes=24, overwrite=True)
+            assert files(location) == before
+        assert open_dataset(location).n_examples == 8
+
+    def test_a_writer_whose_claim_was_taken_over_changes_nothing(self, location):
+        """As after a minute in which its machine was stopped."""
+        write_dataset(location, "binary", [dense_block()], shard_bytes=24)
+        with contextlib.ExitStack() as stack:
+            mine = stack.enter_context(claimed(location, "job"))
+            late = DatasetWriter(location, "binary", shard_bytes=24, overwrite=True, claim=mine)
+            late.append(dense_block(6))
+            other = stack.enter_context(claimed(location, "job"))
+            if location.remote:
+                mine._renew()  # as its thread will do
+            with DatasetWriter(location, "binary", overwrite=True, claim=other) as writer:
+                writer.append(dense_block(4))
+                writer.finish()
+            with pytest.raises(Superseded), late:
+                late.append(dense_block(6))
+        found = open_dataset(location)
+        assert_array_equal(found.read(0).shard.x.values, dense_block(4).x.values)
+
+    def test_other_programs_find_the_arrays_under_their_names(self, tmp_path):
+        place = Location(str(tmp_path / "set"))
+        for n in (8, 6, 4):
+            write_dataset(place, "binary", [dense_block(n)], overwrite=True)
+            for consolidated in (True, False):
+                group = zarr.open_group(place.url, mode="r", use_consolidated=consolidated)
+                assert group["lengths"][0, 0] == n
+                assert_array_equal(group["x"][:n], dense_block(n).x.values)

@@ -1,4 +1,4 @@
-"""Templates are read as they are written, and refused in one sentence."""
+"""Templates are parsed exactly, or refused in one sentence."""
 
 from pathlib import Path
 from typing import Any

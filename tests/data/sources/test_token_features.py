@@ -1,4 +1,4 @@
-"""What templates find in sentences, and its numbers, are what an obvious version finds token by token."""
+"""Features of templates and their numbers agree with a simple version, token by token."""
 
 import itertools
 from typing import Any

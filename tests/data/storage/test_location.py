@@ -1,4 +1,4 @@
-"""Files are read and written the same way everywhere, and what goes wrong is told in one sentence without secrets."""
+"""Files are read and written alike on every storage, and errors are one sentence without secrets."""
 
 import contextlib
 import os
@@ -243,7 +243,7 @@ class TestPatience:
 
 
 class TestWrongHands:
-    """Whoever may not, is told so; nobody reads a secret."""
+    """A refused access is reported as such, without secrets."""
 
     def attempts(self, place: Location) -> dict[str, Callable[[], Any]]:
         return {

@@ -10,7 +10,8 @@ import pytest
 
 import distdual
 from distdual.cli.info import describe
-from distdual.cluster.dask_client import connect, module_file
+from distdual.cluster.dask_client import connect
+from distdual.cluster.user_code import code_of
 from distdual.config import ClusterConfig, LocalCluster
 from distdual.data.dataset import open_dataset
 from distdual.data.prepare.api import prepare_arrays
@@ -20,6 +21,7 @@ from distdual.errors import InputError
 from distdual.kernels.rows import CsrRows, DenseRows
 from distdual.problems.registry import make_problem, problem_from
 from distdual.problems.user.problem import SparseVector, join_vectors
+from distdual.problems.user.self_check import check_problem
 from distdual.testing import ProblemContract
 from tests import naive
 from tests.build import examples
@@ -113,8 +115,72 @@ def test_a_single_file_is_sent_to_workers_that_do_not_have_it(data, tmp_path, mo
         monkeypatch.syspath_prepend(tmp_path)
         result = distdual.train(config(data, tmp_path, {"kind": "sent_problem:Sent"}), client)
     assert result.certificate["certified"]
-    assert module_file(result.model.problem) == str(tmp_path / "sent_problem.py")
+    assert code_of("sent_problem") == {"sent_problem.py": source.encode()}
     sys.modules.pop("sent_problem")
+
+
+FAMILY = {
+    "main_part.py": "import os\nimport helper_part\nfrom kit_part.inner import Base\nfrom numpy import linalg\n"
+    "class Sent(Base):\n    def loss(self, y_true, y):\n        import late_part\n"
+    "        return late_part.double(helper_part.half(super().loss(y_true, y)))\n",
+    "helper_part.py": "def half(x):\n    return x / 2\n",
+    "late_part.py": "def double(x):\n    return 2 * x\n",
+    "kit_part/__init__.py": "",
+    "kit_part/inner.py": "from tests.problems.mine import PlainMulticlass\nclass Base(PlainMulticlass):\n    pass\n",
+    "unrelated_part.py": "raise RuntimeError\n",
+}
+
+
+@pytest.fixture
+def family(tmp_path, monkeypatch):
+    """A module with siblings, one of them imported late, and with a package beside it."""
+    for name, source in FAMILY.items():
+        (tmp_path / "code" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "code" / name).write_text(source)
+    yield tmp_path / "code"
+    for name in [name for name in sys.modules if "_part" in name.partition(".")[0]]:
+        del sys.modules[name]
+
+
+def test_what_a_module_imports_beside_it_goes_along(family, monkeypatch):
+    monkeypatch.syspath_prepend(family)
+    __import__("main_part")
+    assert set(code_of("main_part")) == FAMILY.keys() - {"unrelated_part.py"}
+    __import__("kit_part.inner")
+    assert set(code_of("kit_part.inner")) == {"kit_part/__init__.py", "kit_part/inner.py"}
+
+
+def test_one_process_trains_on_two_clusters_one_after_the_other(family, data, tmp_path, monkeypatch):
+    """The workers find siblings and packages, and the second cluster the source that was given."""
+    alone, lowers = None, []
+    for k in range(2):
+        with connect(ClusterConfig(local=LocalCluster(workers=1))) as client:  # started without the folder on the path
+            with monkeypatch.context() as patch:
+                patch.syspath_prepend(family)
+                own = {"kind": "main_part:Sent"} if k == 0 else {"kind": "kit_part.inner:Base"}
+                told = config(data, tmp_path / str(k), own, gap=1e-2)
+                lowers.append(distdual.train(told, client).certificate["lower"])
+            assert sys.modules["main_part"].__file__ == str(family / "main_part.py")
+            if k == 0:
+                alone = lowers[0]
+    assert lowers == [pytest.approx(alone)] * 2
+
+
+def test_a_changed_module_replaces_the_one_that_workers_have(data, tmp_path, monkeypatch):
+    lowers = []
+    with connect(ClusterConfig(local=LocalCluster(workers=1))) as client:
+        monkeypatch.syspath_prepend(tmp_path)
+        for scale in (1.0, 2.0):
+            source = (
+                "from tests.problems.mine import PlainMulticlass\nclass Sent(PlainMulticlass):\n"
+                f"    def loss(self, y_true, y):\n        return {scale} * super().loss(y_true, y)\n"
+            )
+            (tmp_path / "edited_problem.py").write_text(source)
+            sys.modules.pop("edited_problem", None)
+            told = config(data, tmp_path / str(scale), {"kind": "edited_problem:Sent"}, gap=1e-2)
+            lowers.append(distdual.train(told, client).certificate["lower"])
+    sys.modules.pop("edited_problem")
+    assert lowers[1] > 1.5 * lowers[0]
 
 
 def test_a_module_beside_the_config_is_found_and_sent(data, tmp_path):
@@ -129,8 +195,52 @@ def test_a_module_beside_the_config_is_found_and_sent(data, tmp_path):
     assert_refused(run("distdual", "verify", "model", cwd=tmp_path, env=environment()), "--problem beside:")
 
 
-def test_modules_of_packages_and_installed_ones_are_not_sent():
-    assert module_file(mine.PlainMulticlass(n_features=1, classes=CLASSES)) is None
+class Hangs(mine.PlainMulticlass):
+    oracle_seconds = 0.5
+
+    def argmax(self, w, x, y_true):
+        while True:
+            pass
+
+
+class AnotherType(mine.PlainMulticlass):
+    def argmax(self, w, x, y_true):
+        return None
+
+
+class TooShort(mine.PlainMulticlass):
+    def offenders(self, w, shard):
+        found = super().offenders(w, shard)
+        return found._replace(slack=found.slack[:-1])
+
+
+class OnlySlack(mine.PlainMulticlass):
+    def offenders(self, w, shard):
+        return super().offenders(w, shard).slack
+
+
+FAULTY = {
+    Hangs: r"example \d+: did not return within 0.5 s \(oracle_seconds of its class\), in shard \d",
+    AnotherType: r"example \d+: raised TypeError: .*, in shard \d",
+    TooShort: r"offenders of shard \d: slack is \d+ numbers of type float64, expected \d+ numbers",
+    OnlySlack: r"offenders of shard \d: returned ndarray, expected Offenders",
+}
+
+
+@pytest.mark.parametrize("cls", FAULTY)
+def test_a_faulty_oracle_ends_the_run_with_one_sentence(cls, data, tmp_path):
+    told = config(data, tmp_path, {"kind": f"{__name__}:{cls.__name__}"})
+    with pytest.raises(InputError, match=FAULTY[cls]):
+        distdual.train(told)
+    assert not (tmp_path / "model").exists()
+    assert not all(check.ok for check in check_problem(cls))
+
+
+def test_installed_modules_are_not_sent():
+    assert code_of("numpy.linalg") == {}
+    assert code_of("json") == {}
+    assert code_of("distdual.problems.binary") == {}
+    assert code_of("__main__") == {}
 
 
 # --- inexact inference

@@ -1,0 +1,48 @@
+"""What a worker's report must be before the coordinator uses it."""
+
+import numpy as np
+
+from distdual.coordinator.row_arrays import check_rows, pack_rows
+from distdual.errors import InputError
+from distdual.kernels.rows import CsrRows, Ints, OuterRows, ReferredRows, Rows
+from distdual.problems.base import Constraints
+from distdual.scan.scan import Scan, ShardReport
+from distdual.schema import array, below, rising
+
+
+def check_report(report: ShardReport, scan: Scan, first: Ints, n_weights: int) -> None:
+    """Refuse a report that does not answer the scan, or whose constraints reach beyond examples or weights.
+
+    `first` has the number of the first example of each shard.
+    """
+    where = f"the report of shard {scan.shard} from {report.worker or 'this process'}"
+    end = int(first[scan.shard + 1] - first[scan.shard]) if scan.end is None else scan.end
+    if (report.shard, report.version) != (scan.shard, scan.version) or report.n_examples > end - scan.begin:
+        raise InputError(f"{where}: it is of shard {report.shard} at weights {report.version}, not {scan.version}")
+    if not (0 <= report.loss < np.inf and 0 <= report.new_loss < np.inf):
+        raise InputError(f"{where}: the loss is {report.loss}")
+    begin = int(first[scan.shard]) + scan.begin
+    check_constraints(where, report.offenders, begin, begin + end - scan.begin, n_weights)
+
+
+def check_constraints(where: str, found: Constraints, begin: int, end: int, n_weights: int) -> None:
+    n = len(array(f"{where}: example", found.example, np.int64, (None,)))
+    below(f"{where}: example − {begin}", found.example - begin, end - begin)
+    array(f"{where}: cost", found.cost, np.float64, (n,), low=0)
+    array(f"{where}: margin", found.margin, np.float64, (n,))
+    array(f"{where}: keys", found.keys.values, np.int32, (None,))
+    rising(f"{where}: keys", array(f"{where}: keys", found.keys.indptr, np.int64, (n + 1,)), len(found.keys.values))
+    if not isinstance(found.rows, ReferredRows) and not isinstance(getattr(found.rows, "x", None), ReferredRows):
+        check_own_rows(where, found.rows, n, n_weights)
+
+
+def check_own_rows(where: str, rows: Rows, n: int, n_weights: int) -> None:
+    """Rows that refer to a shard of this process are its own; all others have come over the wire."""
+    if isinstance(rows, CsrRows):
+        rows = rows.trimmed()
+    if isinstance(rows, OuterRows) and isinstance(rows.x, CsrRows):
+        rows = rows._replace(x=rows.x.trimmed())
+    try:
+        check_rows(pack_rows(rows), n, n_weights)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None

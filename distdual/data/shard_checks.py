@@ -1,0 +1,89 @@
+"""What the arrays of a stored shard must be before kernels, which check nothing, may read them.
+
+Each array is read once. A shard that stays in memory is checked once.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdual.data.layout import Layout
+from distdual.errors import InputError
+from distdual.kernels.jit import bare_kernel
+from distdual.kernels.rows import Ints
+from distdual.schema import array, below, rising
+
+Arrays = dict[str, NDArray[Any]]
+
+EXPONENT = np.int32(0x7F800000)  # of a float32: all ones in infinities and NaNs
+
+
+def check_shard(where: str, layout: Layout, arrays: Arrays) -> None:
+    """Refuse arrays of the right types and lengths whose numbers point outside, or are not finite."""
+    y = arrays["y"]
+    if layout.labels:
+        below(f"{where}, array 'y'", y, len(layout.labels))
+    elif not np.isfinite(y).all():
+        raise InputError(f"{where}, array 'y': a target is NaN or infinite")
+    if layout.ragged:
+        rising(f"{where}, array 'tokens'", arrays["tokens"], len(y), least=1)
+    if layout.sparse:
+        rising(f"{where}, array 'indptr'", arrays["indptr"], len(arrays["values"]))
+        check_columns(where, arrays["indptr"], arrays["indices"], layout.n_features)
+    features = "values" if layout.sparse else "x"
+    if not all_finite(arrays[features].reshape(-1).view(np.int32)):
+        raise InputError(f"{where}, array {features!r}: {place_of_bad(arrays, features)} is NaN or infinite")
+    for name in layout.columns:
+        array(f"{where}, array {name!r}", arrays[name], np.float64, (None,), low=0 if name == "cost" else None)
+    for name in layout.runs:
+        rising(f"{where}, array '{name}_indptr'", arrays[f"{name}_indptr"], len(arrays[name]))
+
+
+def place_of_bad(arrays: Arrays, features: str) -> str:
+    """The first row with a feature that is not finite."""
+    at = int(np.argmax(~np.isfinite(arrays[features].reshape(-1))))
+    if features == "x":
+        return f"a feature of row {at // arrays['x'].shape[1]}"
+    return f"a feature of row {int(np.searchsorted(arrays['indptr'], at, side='right')) - 1}"
+
+
+def check_columns(where: str, indptr: Ints, indices: NDArray[Any], width: int) -> None:
+    """Refuse columns beyond the width, and a column that a row names twice."""
+    if are_columns(indptr, indices, width):
+        return
+    below(f"{where}, array 'indices'", indices, width)
+    row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    order = np.lexsort((indices, row))
+    again = (np.diff(indices[order]) == 0) & (np.diff(row[order]) == 0)
+    if again.any():
+        at = order[int(np.argmax(again))]
+        raise InputError(f"{where}, array 'indices': row {row[at]} names column {indices[at]} twice")
+
+
+@bare_kernel
+def are_columns(indptr: Ints, indices: NDArray[Any], width: int) -> bool:
+    """Whether each row names columns from 0 to width − 1 in ascending order.
+
+    Columns fall where a row begins, and nowhere else: two counts that SIMD finds without looking at rows.
+    """
+    falls = 0
+    for k in range(1, len(indices)):
+        falls += indices[k] <= indices[k - 1]
+    for i in range(len(indptr) - 1):
+        begin, end = indptr[i], indptr[i + 1]
+        if begin < end:
+            if indices[begin] < 0 or indices[end - 1] >= width:
+                return False
+            if begin > 0:
+                falls -= indices[begin] <= indices[begin - 1]
+    return falls == 0
+
+
+@bare_kernel
+def all_finite(bits: NDArray[np.int32]) -> bool:
+    """Whether no float32 of these bits is NaN or infinite."""
+    worst = np.int32(0)
+    for k in range(len(bits)):
+        worst = max(worst, bits[k] & EXPONENT)
+    return bool(worst != EXPONENT)

@@ -1,0 +1,54 @@
+"""What model.json, certificate.json and run.json of a model folder must be; arrays are checked where they are read."""
+
+from distdual.schema import anything, choice, each, flag, maybe, number, table, table_of, text, whole
+
+PLAIN_NAME = text(r"((dual|prior|problem)/)?[a-z_]+\.(npy|txt)", "the plain name of a file of the model")
+MEMBERS = r"dual/members-[0-9a-z]+"
+DIGEST = text("[0-9a-f]{64}", "a SHA-256")
+
+PROBLEM = table(
+    {"kind": text(), "n_features": whole(), "classes": each(text(), distinct=True)}, others=True
+)  # its own keys are checked by the problem
+
+DATA = table(
+    {"url": text(".+"), "fingerprint": text(), "n_examples": whole(1)},
+    {"n_shards": whole(1), "numbering": maybe(text())},
+    others=True,
+)
+
+MODEL = table(
+    {
+        "format": whole(1),
+        "problem": PROBLEM,
+        "C": number(positive=True),
+        "prior": each(choice("mean", "precision", "nonnegative"), distinct=True),
+        "data": DATA,
+        "config": table({}, others=True),
+    },
+    {"dual": choice("examples", "groups", "summary"), "members": text(MEMBERS, "a folder in dual/")},
+    others=True,
+)
+
+LATENT = table({"objective": maybe(number()), "trace": each(table({}, others=True))}, others=True)
+
+CERTIFICATE = table(
+    {
+        "lower": maybe(number()),
+        "upper": maybe(number()),
+        "gap": maybe(number()),
+        "target": number(),
+        "certified": flag,
+    },
+    {
+        "estimate": maybe(number()),
+        "reason": text(),
+        "support": whole(),
+        "seconds": number(),
+        "latent": LATENT,
+        "model": anything,
+        "sha256": table_of(DIGEST, PLAIN_NAME),
+    },
+    others=True,
+)
+
+RUN = table({"members": maybe(text(MEMBERS, "a folder in dual/"))}, others=True)

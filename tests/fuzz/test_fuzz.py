@@ -1,0 +1,154 @@
+"""Whoever wrote the files: a command ends with a right result or with one sentence, and never with a crash."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.fuzz import mutations
+from tests.fuzz.judge import Answer, Worker, apart, fault
+from tests.fuzz.kinds import KINDS, OWN, SETTINGS, config, make
+from tests.fuzz.seeds import FAILED
+
+QUICK, MANY = 7, 100  # cases a kind and target; there are three targets
+UNCHANGED = -1  # the seed of no change
+TARGETS = ("data", "model", "checkpoint")
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    with Worker() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def valid(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a kind's valid files, which are made when they are first asked for."""
+    made: dict[str, Path] = {}
+
+    def of(name: str) -> Path:
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp(name)
+            make(name, made[name])
+        return made[name]
+
+    return of
+
+
+def written(told: dict[str, Any], file: Path) -> Path:
+    lines = [f"{section}.{key} = {json.dumps(value)}" for section, keys in told.items() for key, value in keys.items()]
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+class Case:
+    """One changed file, and the commands that meet it."""
+
+    def __init__(self, name: str, target: str, seed: int, valid: Path, here: Path, call: Callable[..., Answer]) -> None:
+        self.name, self.target, self.seed, self.valid, self.here, self.call = name, target, seed, valid, here, call
+        self.own = ["--problem", OWN] if SETTINGS[name]["problem"]["kind"] == OWN else []
+        self.faults: list[str] = []
+        certificate = json.loads((valid / "model" / "certificate.json").read_text())
+        self.known = certificate["lower"], certificate["upper"]
+
+    def run(self) -> list[str]:
+        folder = {"data": "data", "model": "model", "checkpoint": "half"}[self.target]
+        shutil.copytree(self.valid / folder, self.here / folder)
+        self.changed = "nothing"
+        if self.seed != UNCHANGED:
+            rng = np.random.default_rng([self.seed, KINDS.index(self.name), TARGETS.index(self.target)])
+            self.changed = getattr(mutations, f"change_{self.target}")(rng, self.here / folder)
+        getattr(self, self.target)()
+        shutil.rmtree(self.here)
+        return self.faults
+
+    def command(self, *arguments: Any) -> Answer:
+        answer = self.call(*arguments)
+        if wrong := fault(answer):
+            self.blame(arguments[0], wrong)
+        if self.seed == UNCHANGED and answer.code != 0:
+            self.blame(arguments[0], f"refused although nothing is wrong: {answer}")
+        return answer
+
+    def blame(self, command: str, wrong: str) -> None:
+        self.faults.append(f"{self.name}, {self.target} seed {self.seed} ({self.changed}), {command}: {wrong}")
+
+    def data(self) -> None:
+        data, model = self.here / "data", self.valid / "model"
+        self.command("info", data)
+        self.command("predict", model, data, "--out", self.here / "labels.txt", *self.own)
+        self.command("verify", model, "--data", data, *self.own)
+        told = config(self.name, self.here, "new")
+        trained = self.command("train", written(told, self.here / "run.toml"), "--json")
+        if trained.code == 0:
+            self.agree(trained, *self.own)
+
+    def agree(self, trained: Answer, *options: Any) -> None:
+        """What training certified, `verify` must find as well."""
+        answer = self.command("verify", self.here / "new", "--json", *options)
+        found = json.loads(trained.out)
+        if answer.code != 0 or apart(json.loads(answer.out), found["lower"], found["upper"]):
+            self.blame("train", f"certified {found['lower']}, {found['upper']}; verify: {answer}")
+
+    def model(self) -> None:
+        model, data = self.here / "model", self.valid / "data"
+        self.command("info", model)
+        self.command("predict", model, data, "--out", self.here / "labels.txt", *self.own)
+        verified = self.command("verify", model, "--data", data, "--json", *self.own)
+        if verified.code == 0 and self.same_problem():
+            self.expect("verify", json.loads(verified.out))
+        told = config(self.name, self.valid)
+        told["output"]["url"], told["solver"]["start"] = str(self.here / "new"), str(model)
+        started = self.command("train", written(told, self.here / "run.toml"), "--json")
+        if started.code == 0:
+            self.expect("train", json.loads(started.out))
+
+    def same_problem(self) -> bool:
+        """Whether P is that of the valid model: with other costs or latent values, another optimum is right."""
+        old, new = (json.loads((folder / "model" / "model.json").read_text()) for folder in (self.valid, self.here))
+        same = all(old[key] == new[key] for key in ("C", "problem", "prior"))
+        return same and not SETTINGS[self.name]["problem"]["kind"].startswith("latent")
+
+    def checkpoint(self) -> None:
+        self.command("info", self.here / "half")
+        told = config(self.name, self.valid)
+        told["output"]["url"] = str(self.here / "half")
+        resumed = self.command("train", written(told, self.here / "run.toml"), "--resume", "--json")
+        if resumed.code == 0:
+            self.expect("train --resume", json.loads(resumed.out))
+
+    def expect(self, command: str, found: dict[str, Any]) -> None:
+        latent = SETTINGS[self.name]["problem"]["kind"].startswith("latent")
+        if not latent and apart(found, *self.known):
+            self.blame(command, f"proves {found['lower']}, {found['upper']}, but the optimum is in {self.known}")
+
+
+def cases(name: str, target: str, seeds: Iterable[int], valid: Path, here: Path, worker: Worker) -> list[str]:
+    faults = []
+    for seed in seeds:
+        (here / str(seed)).mkdir()
+        faults += Case(name, target, seed, valid, here / str(seed), worker.call).run()
+    return faults
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", KINDS)
+def test_a_changed_file_is_refused_or_does_no_harm(name, target, valid, tmp_path, worker):
+    assert cases(name, target, (UNCHANGED, *range(QUICK)), valid(name), tmp_path, worker) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", KINDS)
+def test_no_changed_file_does_harm(name, target, valid, tmp_path, worker):
+    assert cases(name, target, range(QUICK, MANY), valid(name), tmp_path, worker) == []
+
+
+@pytest.mark.parametrize(("name", "target", "seed"), FAILED)
+def test_what_failed_once_does_so_no_more(name, target, seed, valid, tmp_path, worker):
+    assert cases(name, target, range(seed, seed + 1), valid(name), tmp_path, worker) == []
