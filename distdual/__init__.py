@@ -6,7 +6,7 @@
 
 Rooms, in the order data flows and imports go: errors, interrupt, field_docs, config, kernels, data, problems,
 data/prepare, scan, cluster, solver, model, certificate, report, coordinator, jobs, problems/user/self_check,
-estimators, quickstart, cli, distdual_check.
+estimators, quickstart, warm_up, cli, distdual_check.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -77,3 +77,8 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     return getattr(importlib.import_module(f"distdual.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """Names that are imported on first use, too."""
+    return sorted({*globals(), *__all__})

@@ -278,13 +278,13 @@ class OutputConfig:
     """"full": save all that `verify` needs to rebuild the lower bound; "summary": `verify` trusts the trainer."""
 
     log: str | None = None
-    """Local file for the run log, one JSON object per line and round."""
+    """Local file for the run log, one JSON object per line and round. `--set output.url=…` alone moves it, too."""
 
     mlflow: str | None = None
-    """MLflow tracking URI, such as http://host:5000; needs distdual[mlflow]."""
+    """MLflow tracking URI, such as http://host:5000; needs mlflow-skinny (`pip install mlflow-skinny`)."""
 
     tensorboard: str | None = None
-    """Local TensorBoard folder for this run alone; needs distdual[tensorboard]."""
+    """Local TensorBoard folder for this run alone; needs tensorboardX (`pip install tensorboardX`)."""
 
     checkpoint_every: float = 0.0
     """Seconds between checkpoints, kept in the model folder until the run ends; 0: a checkpoint only on SIGTERM."""
@@ -323,13 +323,29 @@ class Config:
 def load(path: str | Path, settings: Sequence[str] = (), cluster: Mapping[str, Any] | None = None) -> Config:
     """Read a TOML file and apply settings such as "solver.C=0.1"; keys of `cluster` take precedence over both."""
     table = read_table(path)
+    written = dict(output) if isinstance(output := table.get("output"), dict) else {}
     for setting in settings:
         apply(table, setting)
+    if isinstance(output := table.get("output"), dict):
+        move_log(output, written)
     if cluster and isinstance(section := table.setdefault("cluster", {}), dict):
         if "scheduler" in cluster:
             section.pop("local", None)
         section.update(cluster)
     return from_table(table, str(path))
+
+
+def move_log(output: dict[str, Any], written: Mapping[str, Any]) -> None:
+    """Where settings move output.url but not output.log, name the log after the new model: a run, a log.
+
+    The log stays a local file: next to the model, or in its old folder if the model is remote.
+    """
+    url, log = output.get("url"), output.get("log")
+    if not (isinstance(url, str) and isinstance(log, str)) or url == written.get("url") or log != written.get("log"):
+        return
+    model = Path(url.rstrip("/"))
+    folder = Path(log).parent if "://" in url else model.parent
+    output["log"] = (folder / f"{model.name}.jsonl").as_posix()
 
 
 def read_table(path: str | Path) -> dict[str, Any]:

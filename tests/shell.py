@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from distdual.cli.commands import main
+from distdual.kernels.compile_cache import NOTICE
 
 PROGRAMS = Path(sys.executable).parent
 
@@ -38,7 +39,7 @@ def run(*command: Any, cwd: Path | None = None, env: dict[str, str] | None = Non
         stdin=subprocess.DEVNULL,
         timeout=timeout,
     )
-    return Ran(done.returncode, done.stdout, done.stderr)
+    return Ran(done.returncode, done.stdout, without_notice(done.stderr))
 
 
 def distdual(*arguments: Any, **options: Any) -> Ran:
@@ -53,7 +54,12 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: Any) -> Ran:
     out, err = capsys.readouterr()
     code = end.value.code
     assert isinstance(code, int)
-    return Ran(code, out, err)
+    return Ran(code, out, without_notice(err))
+
+
+def without_notice(err: str) -> str:
+    """Drop the line that only the first run of a kernel prints."""
+    return err.replace(f"{NOTICE}\n", "")
 
 
 def assert_refused(ran: Ran, *words: str) -> None:

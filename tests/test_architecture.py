@@ -36,6 +36,7 @@ ORDER = [
     "testing",
     "estimators",
     "quickstart",
+    "warm_up",
     "cli",
     "distdual_check",  # shares no code with the others
 ]
@@ -50,7 +51,7 @@ HOMES = {
     "pandas": [],
     "polars": [],
     "onnx": ["model/onnx_export.py"],
-    "numba": ["kernels/jit.py", "kernels/simd.py"],
+    "numba": ["kernels/jit.py", "kernels/simd.py", "kernels/compile_cache.py"],
     "click": ["cli/"],
     "matplotlib": ["report/plots.py"],
     "mlflow": ["report/tracking.py"],

@@ -357,3 +357,21 @@ class TestSecrets:
         with pytest.raises(InputError) as caught:
             from_table({**table(), "data": [{"url": "x", "storage_options": self.OPTIONS}]})
         assert str(caught.value) == "config: data must be a section, got a list"
+
+
+@pytest.mark.parametrize(
+    ("settings", "log"),
+    [
+        ([], "runs/a/run.jsonl"),
+        (["output.url=elsewhere/model"], "elsewhere/model.jsonl"),
+        (["output.url=s3://bucket/models/b"], "runs/a/b.jsonl"),
+        (["output.url=elsewhere/model", "output.log=mine.jsonl"], "mine.jsonl"),
+        (["output.url=runs/a/model"], "runs/a/run.jsonl"),
+    ],
+)
+def test_a_run_elsewhere_logs_elsewhere(tmp_path, settings, log):
+    file = tmp_path / "run.toml"
+    file.write_text(
+        '[data]\nurl = "data"\n[problem]\nkind = "binary"\n[output]\nurl = "runs/a/model"\nlog = "runs/a/run.jsonl"\n'
+    )
+    assert load(file, settings).output.log == log

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import distdual
 from distdual.cli.commands import cli
 from distdual.config import Config, LocalCluster
 from distdual.field_docs import fields_of
@@ -22,7 +23,7 @@ from distdual.problems.registry import BUILT_IN, own_fields
 from tests.blocks import Folder, blocks_of, check_output, run_all
 from tests.preloaded import preloaded
 from tests.s3_server import free_ports
-from tests.shell import PROGRAMS, environment
+from tests.shell import environment
 from tests.standins import stand_ins
 
 ROOT = Path(__file__).parents[1]
@@ -91,9 +92,9 @@ def test_outputs_are_compared() -> None:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
-        [PROGRAMS / "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
+        [sys.executable, ROOT / "docs" / "build.py", "--site", folder],
         cwd=ROOT,
-        env=environment(NO_MKDOCS_2_WARNING="1"),
+        env=environment(),
         capture_output=True,
         text=True,
     )
@@ -128,6 +129,18 @@ def test_generated_pages_say_what_the_code_says(site: Path) -> None:
     for name, command in cli.commands.items():
         assert f"Usage: distdual {name}" in commands
         assert all(word in commands for parameter in command.params for word in parameter.opts[:1] if word[0] == "-")
+
+
+def test_the_api_page_has_every_public_name_and_its_parameters(site: Path) -> None:
+    page = plain(site / "api" / "index.html")
+    for name in set(distdual.__all__) - {"__version__"}:
+        found = getattr(distdual, name)
+        assert f"{found.__module__}.{name}" in PAGES["api.md"]
+        first = "".join((inspect.getdoc(found) or "").split("\n\n")[0].replace("`", "").split())
+        made = first.startswith(f"{name}(")  # a dataclass without a docstring has its signature instead
+        assert name in page if made else first in "".join(page.split()), name
+    for name in ("max_seconds", "verbose", "decision_function", "class_weight"):
+        assert name in page
 
 
 def plain(page: Path) -> str:

@@ -144,11 +144,10 @@ def test_running_out_of_memory_is_one_sentence(here, monkeypatch, capsys):
 
 
 def test_a_resumed_run_certifies_nothing_that_the_data_do_not_give(here):
-    calls = iter(range(100))
     told = config(here, gap=1e-9)
     told["output"]["url"] = str(here / "half")
     with pytest.raises(Suspended):
-        distdual.train(told, terminated=lambda: next(calls) >= 2)
+        distdual.train(told, terminated=lambda: True)
     folder = here / "half" / "checkpoint"
     (file,) = folder.glob("*-constraints.npz")
     arrays = dict(np.load(file))

@@ -94,7 +94,7 @@ def verify(
     if not data:
         check_scheme(f"{folder}/model.json", claimed.data.url)
     source = data if isinstance(data, Location) else Location(data or claimed.data.url, folder.storage_options)
-    whole = open_dataset(source.patient(RETRY_SECONDS))
+    whole = open_dataset(source.patient(RETRY_SECONDS)) if data else trained_data(source)
     dataset = trained_on(claimed, whole)
     check_shape(claimed, dataset)
     with open_executor(cluster or ClusterConfig(), dataset, claimed.problem, client) as executor:
@@ -114,6 +114,14 @@ def verify(
     ]
     concluded = conclude(claimed, dataset, checks, v, imputed, findings, gap)
     return replace(concluded, appended=whole.n_shards - dataset.n_shards)
+
+
+def trained_data(source: Location) -> Dataset:
+    """Open the data set where the model says it was; it may have moved since."""
+    try:
+        return open_dataset(source.patient(RETRY_SECONDS))
+    except InputError as error:
+        raise InputError(f"{error}; if the data set has moved since the training, name it: --data URL") from None
 
 
 def scan_support(model: Model, folder: Location, dataset: Dataset, executor: Executor) -> Recomputed:

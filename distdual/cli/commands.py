@@ -12,7 +12,7 @@ import click
 
 import distdual
 from distdual.cli import job_commands
-from distdual.cli.analysis_commands import completion, report, sweep
+from distdual.cli.analysis_commands import completion, report, sweep, warm_up
 from distdual.cli.completion import complete_kind, complete_path
 from distdual.cli.data_options import array_options, table_options
 from distdual.cli.dry_run import show_dry_run
@@ -154,16 +154,18 @@ def prepare(
       distdual prepare a9a.xz s3://bucket/a9a --problem binary --shuffle 0
     """
     from distdual.data.prepare.api import prepare as run
+    from distdual.report.compile_notice import compiling_shown
 
     find_module(kind)
     storage = storage_options(storage_file)
-    written = run(list(sources), dest, kind, format=source_format, storage_options=storage, **options)
+    with compiling_shown(stderr):
+        written = run(list(sources), dest, kind, format=source_format, storage_options=storage, **options)
     if as_json:
         print_json({"datasets": [asdict(summary) for summary in written]})
     for summary in () if as_json else written:
         stdout.print(
             f"{summary.url}: {summary.n_examples:,} examples, {summary.n_features:,} features, "
-            f"{summary.n_shards:,} shards, labels {', '.join(summary.labels)}"
+            f"{summary.n_shards:,} shard{'s' * (summary.n_shards != 1)}, labels {', '.join(summary.labels)}"
         )
     return 0
 
@@ -299,12 +301,15 @@ def verify(
     """
     from distdual.certificate.verify import verify as run
     from distdual.data.storage.location import Location
+    from distdual.report.compile_notice import compiling_shown
 
     storage = storage_options(storage_file)
     location = Location(data, storage) if data else None
     if gap is not None and not 0 < gap < 1:
         raise click.UsageError(f"--gap is a fraction between 0 and 1, got {gap:g}")
-    checked = run(Location(model, storage), location, cluster=ClusterConfig(**scheduler), problem=problem, gap=gap)
+    cluster = ClusterConfig(**scheduler)
+    with compiling_shown(stderr):
+        checked = run(Location(model, storage), location, cluster=cluster, problem=problem, gap=gap)
     if as_json:
         print_json({**asdict(checked), "model": model})
     else:
@@ -348,6 +353,7 @@ def predict(
     from distdual.data.prediction_files import check_output
     from distdual.data.storage.location import Location
     from distdual.model.predict import predict_to
+    from distdual.report.compile_notice import compiling_shown
 
     storage = storage_options(storage_file)
     check_output(out, several=scores or top is not None)
@@ -355,16 +361,17 @@ def predict(
         raise InputError(
             f"{model}: the model is not calibrated, so it gives no probabilities; --scores does not need that"
         )
-    found = predict_to(
-        Location(out, storage),
-        Location(model, storage),
-        Location(data, storage),
-        cluster=ClusterConfig(**scheduler),
-        problem=problem,
-        scores=scores,
-        top=top,
-        **arrays,
-    )
+    with compiling_shown(stderr):
+        found = predict_to(
+            Location(out, storage),
+            Location(model, storage),
+            Location(data, storage),
+            cluster=ClusterConfig(**scheduler),
+            problem=problem,
+            scores=scores,
+            top=top,
+            **arrays,
+        )
     if as_json:
         print_json({"n_examples": found.n_examples, "score": found.score, "out": out})
     else:
@@ -375,11 +382,12 @@ def predict(
 
 
 cli.add_command(report)
+cli.add_command(warm_up)
 for job_command in job_commands.JOB_COMMANDS:
     cli.add_command(job_command)
 
 
-@cli.command(short_help="Test your own problem on small cases.")
+@cli.command("check-problem", short_help="Test your own problem on small cases.")
 @click.argument("name", metavar="MODULE:CLASS", callback=lambda _, __, name: find_module(name))
 @click.option("--data", metavar="URL", help="Test on examples of this data set's first shard; default: random.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A key of [problem]; repeatable.")

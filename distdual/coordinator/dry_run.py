@@ -22,10 +22,10 @@ from distdual.coordinator.slack_partition import CONSTRAINT_BYTES
 from distdual.coordinator.trainer import choice_of
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.shard import Read
+from distdual.kernels.row_copies import rows_nbytes
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import LatentProblem
 from distdual.scan.slack import Slack
-from distdual.solver.cache import rows_nbytes
 
 SAMPLE = 64  # examples to search
 USUAL_PASSES = 5  # to a gap of 1e-3; most runs take 3 to 8

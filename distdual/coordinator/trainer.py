@@ -36,6 +36,7 @@ from distdual.data.dataset import TrainingData
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rounding import norm_bound
+from distdual.kernels.row_copies import rows_nbytes
 from distdual.kernels.rows import Floats
 from distdual.problems.base import Problem
 from distdual.report.round_log import Round, Since, Totals
@@ -44,7 +45,6 @@ from distdual.scan.group_members_file import Notes
 from distdual.scan.scan import Scan, ShardReport
 from distdual.scan.slack import Slack
 from distdual.solver.ascent_plan import UNLIMITED_SWEEPS, Ascent
-from distdual.solver.cache import rows_nbytes
 from distdual.solver.gap import contradiction, relative_gap
 from distdual.solver.growable import Room
 from distdual.solver.regularizer import Prior

@@ -27,6 +27,9 @@ class OwnFormat:
     open: Callable[..., Opened]
     """Takes the files, an instance of `options`, and the general `Options` of `prepare`."""
 
+    example: str
+    """A few examples as such a file has them; `warm-up` trains on them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSpec:

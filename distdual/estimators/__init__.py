@@ -1,6 +1,7 @@
 """scikit-learn estimators.
 
 inputs: arrays, sparse matrices, Dask arrays and data sets as input.
+feature_scales: the warning about badly scaled features.
 model_folder: estimators from model folders, and back.
 raw_rows: raw rows as features, for estimators of data sets.
 base: solver parameters, fit and partial_fit, for all estimators.

@@ -24,6 +24,7 @@ from distdual.data.in_memory import MemoryDataset, coded_in_memory
 from distdual.data.preprocess.preprocessing import RAW, check_same, of_dataset
 from distdual.data.shard import Block, join_blocks
 from distdual.errors import InputError
+from distdual.estimators.feature_scales import warn_of_scales
 from distdual.estimators.inputs import Data, Given, codes_of, is_path, names_of, open_stored
 from distdual.estimators.model_folder import data_info, save_model, set_model, set_names
 from distdual.kernels.rows import Floats
@@ -31,6 +32,7 @@ from distdual.model.dual import Dual
 from distdual.model.io import Model, load_model
 from distdual.model.predict import check_width, label_array
 from distdual.problems.base import Problem
+from distdual.report.notebook import progress
 
 
 class LastFit(NamedTuple):
@@ -58,16 +60,18 @@ def rows_described(problem: Problem) -> dict[str, Any]:
 class DualEstimator(BaseEstimator, ABC):
     """Base class of all estimators. Common parameters:
 
-    C : weight of the summed loss against 1/2 ||w||², as in liblinear
-    gap : stop once (upper − lower) / upper is proven to be at most this
-    schedule, prune : see solver.schedule and solver.prune of a config
-    max_passes, max_seconds : stop after these, certified or not; an uncertified fit warns
-    random_state : seed for the order of shards and of steps; None means 0, so that equal data give equal models
-    warm_start : start `fit` from the α of the previous fit if the data are the same; C may differ
-    client : Dask client whose workers scan the data; by default, threads of this process do. Arrays are sent to the
+    - `C`: weight of the summed loss against 1/2 ||w||², as in liblinear
+    - `gap`: stop once (upper − lower) / upper is proven to be at most this
+    - `schedule`, `prune`: see solver.schedule and solver.prune of a config
+    - `max_passes`, `max_seconds`: stop after so many passes over the data, or seconds of training, certified or not; an
+        uncertified fit warns and keeps its best weights, with the gap they have in `certificate_`
+    - `random_state`: seed for the order of shards and of steps; None means 0, so that equal data give equal models
+    - `warm_start`: start `fit` from the α of the previous fit if the data are the same; C may differ
+    - `verbose`: 1 shows the bounds: a table on a terminal or in a notebook, elsewhere a line for each
+    - `client`: Dask client whose workers scan the data; by default, threads of this process do. Arrays are sent to the
         workers piece by piece through the scheduler, so large data should be a data set, which the workers read
         themselves. A clone shares the client; a pickle drops it.
-    storage_options : fsspec options for a data set
+    - `storage_options`: fsspec options for a data set
 
     Common attributes after `fit`: `certificate_` (lower, upper, gap and costs), `n_iter_` (passes over the data),
     `n_features_in_`.
@@ -81,6 +85,7 @@ class DualEstimator(BaseEstimator, ABC):
     max_seconds: float = math.inf
     random_state: Any = None
     warm_start: bool = False
+    verbose: int = 0
     client: Any = None
     storage_options: dict[str, Any] | None = None
 
@@ -90,7 +95,10 @@ class DualEstimator(BaseEstimator, ABC):
         names = ("C", "gap", "schedule", "prune", "max_passes", "max_seconds")
         options = {name: python_scalar(getattr(self, name)) for name in names}
         options |= {"seed": seed_of(self.random_state), "slack": "example"}
-        return parse(SolverConfig, options, type(self).__name__)
+        try:
+            return parse(SolverConfig, options, type(self).__name__)
+        except InputError as error:
+            raise InputError(str(error).replace("solver.", "")) from None
 
     def _number(self, name: str) -> float:
         """The value of a parameter that must be a number."""
@@ -134,8 +142,13 @@ class DualEstimator(BaseEstimator, ABC):
         config = self._solver_config()
         if isinstance(data, Dataset):
             check_columns(data, problem)
-        with open_executor(ClusterConfig(), data, problem, self.client) as executor:
-            trainer = Trainer(problem, data, executor, config, lambda _: None)
+        if isinstance(data, MemoryDataset):
+            warn_of_scales(data, type(self).__name__, getattr(self, "feature_names_in_", None))
+        with (
+            progress(self.verbose, config.gap) as watch,
+            open_executor(ClusterConfig(), data, problem, self.client) as executor,
+        ):
+            trainer = Trainer(problem, data, executor, config, watch)
             if start is not None:
                 carry_over(trainer.solver, trainer.partition, start.dual, start.C, data, executor)
             outcome = trainer.run()

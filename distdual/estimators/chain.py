@@ -26,10 +26,10 @@ class ChainSVM(StructuredEstimator):
     one row and one tag per token, and `lengths` the number of tokens of each sequence; or X is the path or URL of a
     data set. `sample_weight` has one entry per sequence. Parameters in addition to those of DualEstimator:
 
-    transitions : learn a weight for each pair of neighbouring tags
-    boundaries : learn a weight for each tag at the start, and at the end, of a sequence
-    tag_cost : loss of a token with a wrong tag, by its true tag; 1 for tags not listed
-    rescaling : "margin" or "slack"
+    - `transitions`: learn a weight for each pair of neighbouring tags
+    - `boundaries`: learn a weight for each tag at the start, and at the end, of a sequence
+    - `tag_cost`: loss of a token with a wrong tag, by its true tag; 1 for tags not listed
+    - `rescaling`: "margin" or "slack"
 
     Attributes after `fit`: `classes_` (the tags), `coef_` (n_tags, n_features), `transitions_` (n_tags, n_tags; from,
     to), `start_` and `end_` (n_tags,), and those of DualEstimator.

@@ -27,14 +27,14 @@ from distdual.problems.multiclass import Multiclass
 class SVC(ClassifierMixin, LinearEstimator):
     """A linear classifier with a proven gap: the hinge loss for two classes, Crammer and Singer's for more.
 
-    P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, 1 − y_i ⟨w, x_i⟩)                 two classes, y_i = ±1
-    P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, max_j 1 − ⟨w_{y_i} − w_j, x_i⟩)   more
+        P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, 1 − y_i ⟨w, x_i⟩)                 two classes, y_i = ±1
+        P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, max_j 1 − ⟨w_{y_i} − w_j, x_i⟩)   more
 
     X is an array, a SciPy sparse matrix or a Dask array with one row per example, or the path or URL of a data set,
     which contains its own labels and costs. Features are rounded to single precision. Parameters in addition to those
     of LinearEstimator and DualEstimator:
 
-    class_weight : cost of a unit of slack by class label; "balanced" gives all classes the same total weight
+    - `class_weight`: cost of a unit of slack by class label; "balanced" gives all classes the same total weight
 
     Attributes after `fit`: `classes_`, `coef_` (1, n_features) or (n_classes, n_features), `intercept_` and those of
     DualEstimator.

@@ -33,7 +33,7 @@ from distdual.problems.latent.base import StartWeights
 class LatentSVM(ClassifierMixin, LinearEstimator):
     """A linear classifier of bags: a bag is positive if one of its candidates is (multiple-instance learning).
 
-    P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, 1 − y_i max_c ⟨w, x_ic⟩),     y_i = ±1
+        P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, 1 − y_i max_c ⟨w, x_ic⟩),     y_i = ±1
 
     P(w) is not convex. Training alternates between imputing the best candidate of each positive bag and solving the
     convex problem that remains. `certificate_` has the bounds of the last one and, under "latent", the objectives.
@@ -42,11 +42,11 @@ class LatentSVM(ClassifierMixin, LinearEstimator):
     number of candidates of each bag; or X is the path or URL of a data set. y and `sample_weight` have one entry per
     bag. Parameters in addition to those of LinearEstimator and DualEstimator:
 
-    class_weight : see SVC
-    rounds : largest number of convex problems to solve
-    restarts : number of runs from different initial candidates; the lowest objective is kept
-    init : "guess", candidates far along the direction from the negative to the positive mean, or "random"
-    warm_start : start from the weights of the previous fit; P(w) then ends no higher than theirs on the new data
+    - `class_weight`: see SVC
+    - `rounds`: largest number of convex problems to solve
+    - `restarts`: number of runs from different initial candidates; the lowest objective is kept
+    - `init`: "guess", candidates far along the direction from the negative to the positive mean, or "random"
+    - `warm_start`: start from the weights of the previous fit; P(w) then ends no higher than theirs on the new data
 
     Attributes after `fit`: `classes_` (the negative and the positive label), `coef_` (1, n_features), `intercept_`,
     `witness_` (n,) (index of the imputed candidate; 0 for negative bags) and those of DualEstimator. There is no

@@ -30,8 +30,8 @@ class Decided(NamedTuple):
 class LinearEstimator(DualEstimator):
     """Base class of the linear estimators. Parameters in addition to those of DualEstimator:
 
-    fit_intercept : learn a bias as the weight of a constant feature, regularised like all others
-    intercept_scaling : value of that feature; the larger, the less the bias is regularised
+    - `fit_intercept`: learn a bias as the weight of a constant feature, regularised like all others
+    - `intercept_scaling`: value of that feature; the larger, the less the bias is regularised
     """
 
     fit_intercept: bool = True

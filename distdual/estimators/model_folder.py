@@ -81,7 +81,10 @@ def save_model(estimator: Any, url: Any, *, overwrite: bool) -> None:
         estimator._dual,
         estimator._data,
         {**estimator.certificate_, "model": str(url)},
-        {"estimator": type(estimator).__name__},
+        {
+            "estimator": type(estimator).__name__,
+            "solver": {"C": float(estimator.C), "gap": estimator.certificate_["target"]},
+        },
         preprocessing,
     )
     model.save(as_location(url, estimator.storage_options), overwrite=overwrite)

@@ -19,11 +19,11 @@ from distdual.problems.regression import Regression
 class SVR(RegressorMixin, LinearEstimator):
     """A linear regressor with a proven gap.
 
-    P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, |y_i − ⟨w, x_i⟩| − ε)
+        P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, |y_i − ⟨w, x_i⟩| − ε)
 
     X is as for SVC. Parameters in addition to those of LinearEstimator and DualEstimator:
 
-    epsilon : errors up to this have no loss
+    - `epsilon`: errors up to this have no loss
 
     Attributes after `fit`: `coef_` (n_features,), `intercept_` (1,) and those of DualEstimator.
     """

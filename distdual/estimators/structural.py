@@ -33,9 +33,9 @@ class StructuralSVM(StructuredEstimator, ProblemParameter):
 
     X is as for SVC; y has labels, or numbers with `regression`. Parameters in addition to those of DualEstimator:
 
-    problem : a subclass of distdual.UserProblem, its name as "package.module:Class", or an instance
-    options : values for the fields of the class; not allowed with an instance, which has its own
-    regression : y has numbers to regress on, not labels
+    - `problem`: a subclass of distdual.UserProblem, its name as "package.module:Class", or an instance
+    - `options`: values for the fields of the class; not allowed with an instance, which has its own
+    - `regression`: y has numbers to regress on, not labels
 
     Attributes after `fit`: `problem_` (the instance), `coef_` (n_weights,), `classes_` unless `regression`, and those
     of DualEstimator.

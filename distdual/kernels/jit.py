@@ -1,6 +1,5 @@
 """The Numba decorators: the only place where Numba is configured."""
 
-import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,9 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
+from distdual.kernels.compile_cache import use_private_cache
+from distdual.kernels.kernel_sources import digest_of
+
 njit: Any = numba.njit  # its stubs do not know _nrt
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -18,9 +20,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 FLAGS: dict[str, Any] = {
     "error_model": "numpy",  # no hidden branch on every division
     "fastmath": {"reassoc", "contract"},  # lets LLVM use SIMD in dot products; never "nnan": NaN must show
+    "no_cfunc_wrapper": True,  # nobody calls kernels from C, and each wrapper takes 20 ms to compile
 }
 CALLED_FROM_PYTHON: dict[str, Any] = {
-    "cache": True,  # processes on one machine compile once
     "nogil": True,  # a worker's threads scan different shards at once
 }
 COUNTING = {"_nrt": True}  # said everywhere: else a kernel takes it from whoever compiles it first
@@ -30,14 +32,6 @@ BOUNDSCHECK = os.environ.get("DISTDUAL_BOUNDSCHECK") == "1"  # for debugging: an
 CHECKED: dict[str, Any] = {"boundscheck": True} if BOUNDSCHECK else {}
 
 SCALARS = (None, bool, int, float)
-
-
-def digest_of(package: Path) -> str:
-    """Of all that a kernel may be made of."""
-    found = hashlib.sha256()
-    for path in sorted(package.rglob("[!.]*.py")):  # not what an editor hides beside them
-        found.update(f"{path.relative_to(package)}\0".encode() + path.read_bytes())
-    return found.hexdigest()
 
 
 SOURCES = digest_of(Path(__file__).parents[1])
@@ -52,11 +46,19 @@ def compiled(fn: F, **options: Any) -> F:
 
     As part of the version, which Numba looks at first: the rest may speak of types that are no more.
     """
-    made = njit(**CALLED_FROM_PYTHON, **CHECKED, **options)(fn)
-    if hasattr(made, "_cache"):  # not where NUMBA_DISABLE_JIT is set
-        file = made._cache._cache_file
+    made = cached(fn, **CALLED_FROM_PYTHON, **CHECKED, **options)
+    file = getattr(getattr(made, "_cache", None), "_cache_file", None)  # none without a cache or without Numba's JIT
+    if file is not None:
         file._version = (file._version, SOURCES)
     return cast(F, made)
+
+
+def cached(fn: F, **options: Any) -> Any:
+    """Compile `fn` once for all processes of this machine, if there is a folder to keep it in."""
+    try:
+        return njit(cache=True, **options)(fn)
+    except RuntimeError:  # Numba has found no folder that it may write to
+        return njit(cache=use_private_cache(), **options)(fn)
 
 
 def kernel(fn: F) -> F:

@@ -13,10 +13,8 @@ from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import DenseRows, Features, Floats, Ints, n_rows, norm2
 
 UNIT = 2.0**-53  # relative error of a rounded float64 operation
-SINGLE = 2.0**-24  # the same of a number rounded to float32
 TINY = 2.0**-1074  # absolute error of a product too small for a normal number
 MARGIN = 1.0 + 2.0**-20  # covers the rounding of the error terms themselves
-WHOLE = 1024.0  # float32 adds up 2¹⁴ whole numbers of this size exactly
 BLOCK = 512  # products added up by NumPy; the sums of blocks are added exactly
 
 
@@ -122,12 +120,3 @@ def largest_norm2(x: Features, n: int) -> float:
             if not found < np.inf:
                 break
     return largest
-
-
-@bare_kernel
-def are_whole(values: Floats) -> bool:
-    """Whether all are whole numbers small enough for float32 to add up exactly."""
-    k = 0
-    while k < len(values) and values[k] == np.rint(values[k]) and abs(values[k]) <= WHOLE:
-        k += 1
-    return k == len(values)

@@ -14,6 +14,7 @@ from distdual.kernels.rows import (
     ReferredRows,
     Rows,
     Singles,
+    Values,
 )
 
 WIDE = 256  # features: a narrower row is there at once, zeros or not
@@ -59,6 +60,13 @@ def without_zeros(x: DenseRows) -> CsrRows:
     return CsrRows(indptr, indices[: indptr[-1]].copy(), values[: indptr[-1]].copy())
 
 
+def narrowed(values: Floats) -> Values:
+    """A copy in single precision if it holds all of them exactly, as it does whole numbers, else in double."""
+    with np.errstate(over="ignore", under="ignore"):
+        single: Singles = values.astype(np.float32)
+    return single if (single == values).all() else values.copy()
+
+
 def lengths_summed(rows: ReferredRows) -> Ints:
     """The indptr of a sparse copy."""
     if isinstance(rows.x, CsrRows):
@@ -67,6 +75,26 @@ def lengths_summed(rows: ReferredRows) -> Ints:
         lengths = np.empty(len(rows.at), dtype=np.int64)
         count_filled(rows.x, rows.at, lengths)
     return np.concatenate([[0], np.cumsum(lengths + (rows.bias != 0))])
+
+
+def rows_nbytes(rows: Rows | ReferredRows) -> int:
+    """Return the size of rows, as copies if they are references."""
+    if isinstance(rows, OuterRows):
+        return rows_nbytes(rows.x) + sum(int(part.nbytes) for part in (rows.at, rows.plus, rows.minus, rows.scale))
+    if not isinstance(rows, ReferredRows):
+        return sum(int(part.nbytes) for part in rows)
+    if isinstance(rows.x, DenseRows):
+        return len(rows.at) * rows.width * rows.x.values.itemsize
+    n, width = len(rows.at), rows.x.indices.itemsize + rows.x.values.itemsize
+    n_values = (rows.x.indptr[rows.at + 1] - rows.x.indptr[rows.at]).sum() + n * (rows.bias != 0)
+    return int((n + 1) * rows.x.indptr.itemsize + n_values * width)
+
+
+def widening(rows: list[Rows | ReferredRows]) -> int:
+    """Return by how many bytes the values of rows grow when all have the precision of the most precise ones."""
+    values = [each.values for each in rows if isinstance(each, DenseRows | CsrRows)]
+    widest = max((each.itemsize for each in values), default=0)
+    return sum(each.size * (widest - each.itemsize) for each in values)
 
 
 @bare_kernel

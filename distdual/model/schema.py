@@ -2,7 +2,8 @@
 
 from distdual.schema import anything, choice, each, flag, maybe, number, table, table_of, text, whole
 
-PLAIN_NAME = text(r"((dual|prior|problem)/)?[a-z_]+\.(npy|txt)", "the plain name of a file of the model")
+FOLDERS = "dual|prior|problem|preprocessing"
+PLAIN_NAME = text(rf"(({FOLDERS})/)?[a-z_]+\.(npy|txt|json)", "the plain name of a file of the model")
 MEMBERS = r"dual/members-[0-9a-z]+"
 DIGEST = text("[0-9a-f]{64}", "a SHA-256")
 
@@ -16,6 +17,15 @@ DATA = table(
     others=True,
 )
 
+PREPROCESSING = table(
+    {
+        "fingerprint": text(),
+        "scale": choice("none", "unit-variance", "unit-rows"),
+        "recipe": table({}, others=True),
+        "texts": table_of(whole(0, 2**32 - 1), text("vocabulary|scale|columns")),
+    }
+)
+
 MODEL = table(
     {
         "format": whole(1),
@@ -25,7 +35,13 @@ MODEL = table(
         "data": DATA,
         "config": table({}, others=True),
     },
-    {"dual": choice("examples", "groups", "summary"), "members": text(MEMBERS, "a folder in dual/")},
+    {
+        "dual": choice("examples", "groups", "summary"),
+        "members": text(MEMBERS, "a folder in dual/"),
+        "distdual": text(),
+        "feature_names": each(text()),
+        "preprocessing": PREPROCESSING,
+    },
     others=True,
 )
 

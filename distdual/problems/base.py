@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard
 from distdual.errors import InputError
-from distdual.kernels.rounding import SINGLE, are_whole, longest_row, row_norm_bound
-from distdual.kernels.rows import DenseRows, Floats, Int32s, Ints, OuterRows, copy_runs
+from distdual.kernels.rounding import longest_row, row_norm_bound
+from distdual.kernels.rows import Floats, Int32s, Ints, OuterRows, copy_runs
 from distdual.schema import below, rising
 
 
@@ -81,7 +81,6 @@ class Magnitude(NamedTuple):
     row: float = 0.0  # largest ||x_ij||, with each term that is added up taken by its absolute value
     margin: float = 0.0  # largest |l_ij|
     stacked: float = 0.0  # the largest loss that is added up together with scores
-    stored: float = 0.0  # ||row as built − x_ij|| relative to `row`
     missed: float = 0.0  # how far the maximum can lie above the slack found, relative to `row` · ||w||
     cost: float = 0.0  # largest cost
 
@@ -237,7 +236,5 @@ def path_magnitude(shard: Shard, n_parts: int, margin: float, scale: float = 1.0
     assert shard.tokens is not None
     longest = float(np.diff(shard.tokens).max(initial=0))
     row = 4.0 * scale * longest * (shard.norm_bound() + n_parts)
-    values = shard.x.values if isinstance(shard.x, DenseRows) else shard.x.trimmed().values
-    stored = 0.0 if scale == 1.0 and are_whole(values.reshape(-1)) else SINGLE
     terms = longest_row(shard.x) + (n_parts + 2) * longest + 4
-    return Magnitude(terms, row, longest * margin, scale * longest * margin, stored)
+    return Magnitude(terms, row, longest * margin, scale * longest * margin)

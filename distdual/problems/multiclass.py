@@ -53,7 +53,7 @@ class Multiclass(Problem):
     """What a unit of slack costs in a class, by label; 1 for a label that is not named."""
 
     loss: list[Any] = field(default_factory=list)
-    """loss[y][j] of predicting j where y is right, classes in the order of `distdual info`; 0/1 if not given."""
+    """`loss[y][j]` of predicting j where y is right, classes in the order of `distdual info`; 0/1 if not given."""
 
     rescaling: str = "margin"
     """"margin" or "slack"."""

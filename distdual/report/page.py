@@ -138,7 +138,7 @@ def tiles(run: Run) -> str:
     found = [
         tile("proven bounds", bounds, "" if upper is not None else "no proven upper bound", "wide"),
         tile("proven gap", "none" if gap is None else f"{gap:.2e}", f"target {target:.1e}" if target else ""),
-        tile("passes", number(passes(run.lines)[-1]), more or f"{totals['rounds']:,} rounds"),
+        tile("passes", f"{totals['passes']:,}", more or f"{totals['rounds']:,} rounds"),
         tile("time", clock(at[-1]), left),
         tile("examples / second", short(round(rate)), f"{short(totals['oracle_calls'])} in total"),
         tile("cache", short(last["cache_rows"]), f"{short(last['support'])} support"),

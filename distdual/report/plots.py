@@ -1,4 +1,4 @@
-"""Charts as PNG files by matplotlib, which is optional: pip install 'distdual[report]'."""
+"""Charts as PNG files by matplotlib, which is optional: pip install matplotlib."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +21,15 @@ from distdual.report.log_reader import (
 )
 
 UPPER, LOWER, SOFT, TARGET = "#c2410c", "#0b62c4", "#60646c", "#18794e"
-MISSING = "a PNG needs matplotlib, which is not installed: pip install 'distdual[report]'"
+MISSING = "a PNG needs matplotlib, which is not installed: pip install matplotlib"
+
+
+def has_matplotlib() -> bool:
+    try:
+        new_figure(1, 1)
+    except InputError:
+        return False
+    return True
 
 
 def new_figure(width: float, height: float) -> Any:

@@ -1,19 +1,25 @@
 """The progress display in the terminal."""
 
+import contextlib
 import math
 from types import TracebackType
 
 from rich import box
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from distdual.kernels.compile_cache import NOTICE, on_compile
+from distdual.report.compile_notice import one_line
 from distdual.report.forecast import left_words, passes_left, passes_words, recent_rate, recent_workers, time_left
 from distdual.report.number_format import clock, short
 from distdual.report.round_log import Round
 
 ROWS = 10  # largest number of passes shown
+
+WAITING = "reading the first shards …"
 
 COLUMNS = ("pass", "lower", "upper", "gap", "cache", "oracle calls", "elapsed")
 
@@ -32,24 +38,35 @@ class ProgressDisplay:
         self.calls: list[int] = []
         self.workers: list[tuple[str, ...]] = []  # names of those that reported in each round
         self.live: Live | None = None
+        self.compiling = contextlib.ExitStack()
         if console.is_terminal:
-            self.live = Live(Text("reading the first shards …"), console=console, refresh_per_second=8)
+            self.live = Live(Text(WAITING), console=console, refresh_per_second=8)
 
     def __enter__(self) -> "ProgressDisplay":
         if self.live:
             self.live.start()
+        self.compiling.enter_context(on_compile(self.show_compiling if self.live else one_line(self.console)))
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.compiling.close()
         if self.live:
             self.live.stop()
 
     def __call__(self, line: Round) -> None:
         self.add(line)
         if self.live:
-            self.live.update(Group(self.table(), Text(self.pace(), style="dim")))
+            self.live.update(self.shown())
         elif line.certify:
             self.console.print(plain_line(line, self.pace()), soft_wrap=True)
+
+    def shown(self) -> RenderableType:
+        return Group(self.table(), Text(self.pace(), style="dim")) if self.rows else Text(WAITING)
+
+    def show_compiling(self, compiling: bool) -> None:
+        """Show a spinner below the table while kernels are being compiled."""
+        if self.live:
+            self.live.update(Group(self.shown(), Spinner("dots", f"{NOTICE} …")) if compiling else self.shown())
 
     def add(self, line: Round) -> None:
         """Record a round under the number of its pass, which `totals` counts only once it is complete."""

@@ -56,7 +56,7 @@ class TensorBoardLog:
             from tensorboardX import SummaryWriter
         except ImportError:
             raise InputError(
-                "output.tensorboard needs tensorboardX, which is not installed: pip install 'distdual[tensorboard]'"
+                "output.tensorboard needs tensorboardX, which is not installed: pip install tensorboardX"
             ) from None
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ class MlflowLog:
             from mlflow.exceptions import MlflowException
         except ImportError:
             raise InputError(
-                "output.mlflow needs mlflow-skinny, which is not installed: pip install 'distdual[mlflow]'"
+                "output.mlflow needs mlflow-skinny, which is not installed: pip install mlflow-skinny"
             ) from None
         self.failures = (MlflowException, OSError)
         self.uri, self.step, self.alive = uri, 0, True

@@ -9,7 +9,7 @@ from distdual.model.io import read_about, read_certificate
 from distdual.model.replace_files import current
 from distdual.report.log_reader import Line, read_log
 from distdual.report.page import Run, page
-from distdual.report.plots import new_figure, plot_run
+from distdual.report.plots import has_matplotlib, new_figure, plot_run
 from distdual.report.price import Price
 
 
@@ -23,8 +23,14 @@ class ReportSources(NamedTuple):
         return Run(self.lines, name, self.certificate, target, price=price)
 
 
-def write_report(run: str, out: Path | None = None, *, png: bool = True, price: Price | None = None) -> list[Path]:
-    """Write the report of a run and return its files, by default next to the log and named after it."""
+def write_report(
+    run: str, out: Path | None = None, *, png: bool | None = None, price: Price | None = None
+) -> list[Path]:
+    """Write the report of a run and return its files, by default next to the log and named after it.
+
+    The PNG is left out where matplotlib is not installed, unless `png` asks for it.
+    """
+    png = has_matplotlib() if png is None else png
     found = find(run)
     target = out or found.log.with_suffix(".html")
     if target.suffix not in (".html", ".htm"):

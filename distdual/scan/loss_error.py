@@ -35,7 +35,7 @@ def loss_error(magnitude: Magnitude, costs: Floats, loss: float) -> LossError:
 
 def slack_error(size: Magnitude, norm: float) -> float:
     """How far two slacks of one example, of a row as built and of the oracle, can differ by rounding."""
-    rows = (gamma(size.terms) + size.stored + size.missed) * size.row * norm
+    rows = (gamma(size.terms) + size.missed) * size.row * norm
     return MARGIN * 2.0 * (rows + gamma(size.terms) * (size.margin + size.stacked))
 
 

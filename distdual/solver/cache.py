@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
-from distdual.kernels.row_copies import are_mostly_zeros, packed
+from distdual.kernels.row_copies import are_mostly_zeros, packed, rows_nbytes, widening
 from distdual.kernels.rows import (
     CsrRows,
     DenseRows,
@@ -134,7 +134,8 @@ class ConstraintCache:
         siblings = np.diff(self.group_indptr, append=self.group_indptr[-1])[np.minimum(group, self.n_groups)]
         inner = 8 * int(siblings.sum()) if self.prior.plain else 0
         new = sum(rows_nbytes(part.rows) + part.keys.values.nbytes + flat * len(part.margin) for part in parts)
-        return self.nbytes + new + inner
+        own_rows = [self.rows.view] if self.rows else []
+        return self.nbytes + new + inner + widening([*own_rows, *(part.rows for part in parts)])
 
     @property
     def _columns(self) -> list[Growing]:
@@ -357,19 +358,6 @@ class ConstraintCache:
         new = slots[np.argsort(example[slots], kind="stable")]
         self.members = merge(example, self.members, new)
         self.group_indptr, self.group_example = group_up(example, self.members)
-
-
-def rows_nbytes(rows: Rows | ReferredRows) -> int:
-    """Return the size of rows, as copies if they are references."""
-    if isinstance(rows, OuterRows):
-        return rows_nbytes(rows.x) + sum(int(part.nbytes) for part in (rows.at, rows.plus, rows.minus, rows.scale))
-    if not isinstance(rows, ReferredRows):
-        return sum(int(part.nbytes) for part in rows)
-    if isinstance(rows.x, DenseRows):
-        return len(rows.at) * rows.width * rows.x.values.itemsize
-    n, width = len(rows.at), rows.x.indices.itemsize + rows.x.values.itemsize
-    n_values = (rows.x.indptr[rows.at + 1] - rows.x.indptr[rows.at]).sum() + n * (rows.bias != 0)
-    return int((n + 1) * rows.x.indptr.itemsize + n_values * width)
 
 
 def unit_rows(at: Ints, like: Rows | ReferredRows) -> Rows:

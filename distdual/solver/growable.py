@@ -59,6 +59,14 @@ class Growing:
         self.size = need
         return self.buffer[need - n : need]
 
+    def widen(self, dtype: Any) -> None:
+        """Store entries with the precision of this type from now on, if it is the higher one."""
+        if np.can_cast(dtype, self.buffer.dtype):
+            return
+        wider = np.empty_like(self.buffer, dtype=dtype)
+        wider[: self.size] = self.view
+        self.buffer = wider
+
     def fill(self, whole: NDArray[Any]) -> None:
         """Replace all entries by these."""
         self.size = 0
@@ -123,7 +131,9 @@ class GrowingFeatures:
         """Add rows; those in the other format are converted."""
         if isinstance(rows, ReferredRows):
             self._copy(rows)
-        elif self.dense:
+            return
+        self.values.widen(rows.values.dtype)
+        if self.dense:
             self.values.extend(as_dense(rows, self.values.width).values)
         elif isinstance(rows, DenseRows):
             self.extend_taken(rows, np.arange(len(rows.values)))
@@ -163,6 +173,7 @@ class GrowingFeatures:
         if isinstance(rows, ReferredRows):
             self._copy(rows._replace(at=rows.at[which], scale=rows.scale[which]))
         elif self.dense and isinstance(rows, DenseRows):
+            self.values.widen(rows.values.dtype)
             self.values.extend_taken(rows.values, which)
         elif isinstance(rows, DenseRows):
             self._copy(ReferredRows(rows, which, np.ones(len(which)), 0.0, rows.values.shape[1]))

@@ -65,10 +65,10 @@ def least_precision(prior: Prior) -> float:
 def dual(prior: Prior, linear: Enclosed, v: Floats, mass: Mass, size: Magnitude) -> Enclosed:
     """D(α) from Σ α l and v = Σ α x as computed; its lower side is proven.
 
-    ||v̂ − v|| ≤ (γ + stored) Σ α ||x||, and rounding puts each margin off by at most γ |l|.
+    ||v̂ − v|| ≤ γ Σ α ||x||, and rounding puts each margin off by at most γ |l|.
     """
     rounded = gamma(mass.terms + size.terms)
-    off = (rounded + size.stored) * mass.alpha * max(size.row, 1.0) if mass.alpha else 0.0
+    off = rounded * mass.alpha * max(size.row, 1.0) if mass.alpha else 0.0
     off_linear = rounded * mass.alpha * size.margin if mass.alpha else 0.0
     return linear.wider(off_linear).plus(conjugate(prior, v, MARGIN * off), -1.0)
 

@@ -17,7 +17,7 @@ from tests.build import examples
 from tests.shell import PROGRAMS, call, distdual, environment
 
 COMMANDS = ["quickstart", "prepare", "info", "train", "sweep", "verify", "predict", "report"]
-COMMANDS += ["submit", "status", "logs", "cancel", "list", "check-problem", "completion"]
+COMMANDS += ["warm-up", "submit", "status", "logs", "cancel", "list", "check-problem", "completion"]
 
 CONFIG = """
 [data]

@@ -218,12 +218,12 @@ def test_forged_alpha_of_groups_is_not_feasible(grouped):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"keys": lambda keys: keys + 5}, "names no class"),
+        ({"keys": lambda keys: keys + 5}, "the class in the key of a constraint: 5 is not from 0 to 2"),
         ({"bits": lambda bits: bits[:-1]}, "bytes of bits"),
-        ({"end": lambda end: end - 100}, "begins after its end"),
+        ({"end": lambda end: end - 100}, r"not a members file: end: -\d+ is below 1"),
         ({"begin": lambda begin: begin + 1000, "end": lambda end: end + 1000}, "names example 10"),
         ({"lengths": lambda lengths: lengths + 1}, "numbers in keys"),
-        ({"keys": lambda keys: keys.astype(float)}, "flat arrays of integers"),
+        ({"keys": lambda keys: keys.astype(float)}, "not a members file: keys: expected int8 or int16 or int32"),
     ],
 )
 def test_members_that_make_no_sense_are_named(changes, words, grouped):

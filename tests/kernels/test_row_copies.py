@@ -4,10 +4,19 @@ import numpy as np
 import pytest
 
 from distdual.kernels import row_copies as referred
-from distdual.kernels.row_copies import SPARSE, WIDE, are_mostly_zeros, copied, packed, without_zeros
+from distdual.kernels.row_copies import (
+    SPARSE,
+    WIDE,
+    are_mostly_zeros,
+    copied,
+    narrowed,
+    packed,
+    rows_nbytes,
+    without_zeros,
+)
 from distdual.kernels.rows import CsrRows, DenseRows, OuterRows, ReferredRows, n_rows
 from distdual.problems.base import Constraints, Keys
-from distdual.solver.cache import ConstraintCache, rows_nbytes
+from distdual.solver.cache import ConstraintCache
 from distdual.solver.growable import GrowingFeatures
 from distdual.solver.regularizer import Prior
 from tests import naive
@@ -118,6 +127,35 @@ def test_rows_without_their_zeros_are_the_same_rows(filled, compiled):
 
 def insert(cache: ConstraintCache, first: int, rows: object, n: int) -> None:
     cache.insert(Constraints(first + np.arange(n), np.ones(n), np.ones(n), rows, Keys.none(n)))
+
+
+@pytest.mark.parametrize("value", [3.0, 2.0**24, -0.125, 2.0**-149])
+def test_what_single_precision_holds_is_kept_in_it(value):
+    found = narrowed(np.array([1.0, value]))
+    assert (found.dtype, found.tolist()) == (np.float32, [1.0, value])
+
+
+@pytest.mark.parametrize("value", [0.1, 2.0**24 + 1, 1e300, 1e-300])
+def test_what_single_precision_would_round_is_kept_in_double(value):
+    found = narrowed(np.array([1.0, value]))
+    assert (found.dtype, found.tolist()) == (np.float64, [1.0, value])
+
+
+@formats
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["single first", "double first"])
+def test_a_cache_keeps_the_precision_of_all_rows_and_says_how_large_it_will_be(sparse, order):
+    single = rows_of(X, sparse=sparse)
+    kinds = single, single._replace(values=single.values.astype(np.float64) / 3)
+    cache = ConstraintCache(1.0, Prior(3))
+    for first, kind in zip((0, 4), order, strict=True):
+        part = Constraints(first + np.arange(4), np.ones(4), np.ones(4), kinds[kind], Keys.none(4))
+        expected = cache.nbytes_with([part])
+        cache.insert(part)
+    assert cache.rows is not None
+    assert cache.rows.view.values.dtype == np.float64
+    written = [naive.dense(kinds[kind], 3) for kind in order]
+    np.testing.assert_array_equal(naive.dense(cache.rows.view, 3), np.vstack(written))
+    assert 0 <= expected - cache.nbytes <= 100
 
 
 @biases

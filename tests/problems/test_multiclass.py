@@ -143,7 +143,7 @@ def test_features_of_an_example_are_stored_once(tmp_path):
 def test_a_forged_key_that_names_no_class_is_refused(key):
     problem, shard = Multiclass(n_features=4, classes=CLASSES), three_classes(0)
     keys = Keys(np.arange(3), np.array([0, key], dtype=np.int32))
-    with pytest.raises(InputError, match="names no class"):
+    with pytest.raises(InputError, match=f"the class in the key of a constraint: {key} is not from 0 to 2"):
         problem.check_keys(shard, np.arange(2), keys)
 
 

@@ -49,7 +49,7 @@ def event_files(folder: Path) -> list[Any]:
 
 
 def test_tensorboard_gets_every_round_and_the_certificate(data: Path, tmp_path: Path) -> None:
-    pytest.importorskip("tensorboardX", reason="tensorboardX is not installed: pip install 'distdual[tensorboard]'")
+    pytest.importorskip("tensorboardX", reason="tensorboardX is not installed: pip install tensorboardX")
     result = train(data, tmp_path, tensorboard=str(tmp_path / "board" / "run"))
     scalars: dict[str, list[tuple[int, float]]] = {}
     texts: dict[str, str] = {}
@@ -74,7 +74,7 @@ def test_tensorboard_gets_every_round_and_the_certificate(data: Path, tmp_path: 
 def mlflow(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # the only built-in store of mlflow-skinny
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    return pytest.importorskip("mlflow", reason="mlflow is not installed: pip install 'distdual[mlflow]'")
+    return pytest.importorskip("mlflow", reason="mlflow is not installed: pip install mlflow-skinny")
 
 
 def test_mlflow_gets_params_rounds_and_the_certificate(data: Path, tmp_path: Path, mlflow: Any) -> None:
@@ -139,7 +139,7 @@ def test_a_missing_package_is_reported_with_its_install_command(
         f'[data]\nurl = "{data}"\n[problem]\nkind = "binary"\n[output]\nurl = "model"\n', encoding="utf-8"
     )
     ran = call(capsys, "train", "run.toml", "--set", key)
-    assert_refused(ran, key.partition("=")[0], f"pip install 'distdual[{extra}]'")
+    assert_refused(ran, key.partition("=")[0], f"pip install {extra}")
     assert not (tmp_path / "model").exists()
 
 

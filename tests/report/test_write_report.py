@@ -295,9 +295,25 @@ def test_missing_matplotlib_is_reported_with_its_install_command(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     out = tmp_path / "page.html"
-    assert_refused(call(capsys, "report", run / "model", "--out", out), "matplotlib", "pip install 'distdual[report]'")
+    refused = call(capsys, "report", run / "model", "--out", out, "--png")
+    assert_refused(refused, "matplotlib", "pip install matplotlib")
     assert not out.exists()
     assert call(capsys, "report", run / "model", "--out", out, "--no-png").code == 0
+
+
+def test_without_matplotlib_the_page_alone_is_written(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    ran = call(capsys, "report", run / "model", "--out", tmp_path / "page.html")
+    assert (ran.code, ran.out) == (0, f"report     {tmp_path / 'page.html'}\n")
+
+
+def test_the_page_counts_passes_as_the_certificate_does(run: Path) -> None:
+    certificate = json.loads((run / "model" / "certificate.json").read_text())
+    lines = read_log(run / "run.jsonl")
+    assert f">{certificate['passes']:,}<" in page(Run(lines, "a", certificate, certificate["target"]))
+    assert lines[-1]["totals"]["passes"] == certificate["passes"]
 
 
 def test_a_long_run_makes_a_page_of_bounded_size() -> None:

@@ -2,7 +2,8 @@
 
     row = φ(x, right) − φ(x, found),  φ(x, z) = Σ_t features_t ⊗ e_{z_t}  +  Σ_t e_{z_{t−1} z_t}  +  e_{z_1}  +  e_{z_T}
 
-States and tags are as in `viterbi`. Rows are sums of features in single precision.
+States and tags are as in `viterbi`. Rows are sums of features in double precision, kept in single
+where that changes nothing.
 """
 
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distdual.kernels.jit import kernel, specialise
+from distdual.kernels.row_copies import narrowed
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Int32s, Ints, is_dense
 
 
@@ -42,9 +44,9 @@ def path_rows(x: Features, paths: Paths, scale: Floats, shape: Shape) -> CsrRows
     indptr = np.zeros(len(scale) + 1, dtype=np.int64)
     most = sum_of_most(x, paths)
     indices = np.empty(most, dtype=np.int32 if shape.n_weights < 2**31 else np.int64)
-    values = np.empty(most, dtype=np.float32)
+    values = np.empty(most)
     fill_rows(x, paths, scale, *shape, indptr, indices, values)
-    return CsrRows(indptr, indices[: indptr[-1]].copy(), values[: indptr[-1]].copy())
+    return CsrRows(indptr, indices[: indptr[-1]].copy(), narrowed(values[: indptr[-1]]))
 
 
 def losses_of(paths: Paths, tag_costs: Floats, m: int = 1) -> Floats:

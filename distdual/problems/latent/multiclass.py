@@ -50,7 +50,7 @@ class LatentMulticlass(LatentProblem):
     """What a unit of slack costs in a class, by label; 1 for a label that is not named."""
 
     loss: list[Any] = field(default_factory=list)
-    """loss[y][j] of predicting j where y is right, classes in the order of `distdual info`; 0/1 if not given."""
+    """`loss[y][j]` of predicting j where y is right, classes in the order of `distdual info`; 0/1 if not given."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

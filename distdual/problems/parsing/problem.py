@@ -24,6 +24,7 @@ from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Runs, Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel, kernel
+from distdual.kernels.row_copies import narrowed
 from distdual.kernels.rows import CsrRows, Floats, Int32s, Ints, as_csr
 from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem, path_magnitude
 from distdual.problems.chain.problem import bounds_of
@@ -132,10 +133,10 @@ class Cfg(Problem):
         indptr = np.zeros(len(chosen) + 1, dtype=np.int64)
         most = most_values(words_of(shard), tokens, trees.indptr, chosen, keys.indptr)
         indices = np.empty(most, dtype=np.int32 if self.n_weights < 2**31 else np.int64)
-        values = np.empty(most, dtype=np.float32)
+        values = np.empty(most)
         sizes = (len(self.classes), self.read.n_rules, self.n_features)
         fill_rows(words_of(shard), tokens, *trees, chosen, *keys, *sizes, indptr, indices, values)
-        rows = CsrRows(indptr, indices[: indptr[-1]].copy(), values[: indptr[-1]].copy())
+        rows = CsrRows(indptr, indices[: indptr[-1]].copy(), narrowed(values[: indptr[-1]]))
         return Constraints(shard.first + chosen, self.costs(shard)[chosen], margin, rows, keys)
 
     def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:

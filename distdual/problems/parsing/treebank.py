@@ -86,7 +86,14 @@ def open_treebank(files: Sequence[Location], told: TreeOptions, options: Options
     return Opened([source(file) for file in files], Attached(texts=texts, labels=grammar.tags))
 
 
-BRACKETED = OwnFormat(name="brackets", holds="trees", options=TreeOptions, inherited="grammar", open=open_treebank)
+EXAMPLE = """\
+(S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (DT a) (NN cat)) (PP (IN with) (NP (DT the) (NN bird)))))
+(S (NP (DT a) (NN bird)) (VP (VBZ sees) (NP (NP (DT the) (NN dog)) (PP (IN with) (NP (DT a) (NN cat))))))
+(S (NP (PRP it)) (VP (VBZ sleeps)))
+"""
+BRACKETED = OwnFormat(
+    name="brackets", holds="trees", options=TreeOptions, inherited="grammar", open=open_treebank, example=EXAMPLE
+)
 
 
 def stored(location: Location) -> tuple[Grammar, list[str]]:

@@ -1,11 +1,17 @@
-"""Pages that are made of the code when the documentation is built, so that they cannot disagree with it.
+"""Build the documentation: `python docs/build.py` writes it to site/.
 
-A line <!-- generated: NAME --> in a page is replaced by what the function of that name returns.
+Some pages are made of the code, so that they cannot disagree with it: a line <!-- generated: NAME --> in a page is
+replaced by what the function of that name returns. Zensical then builds the site from a copy of the pages.
 """
 
+import argparse
 import dataclasses
 import json
 import re
+import shutil
+import subprocess
+import sys
+import tempfile
 import typing
 from pathlib import Path
 from typing import Any
@@ -17,15 +23,27 @@ from distdual.config import Config, LocalCluster
 from distdual.field_docs import Field, fields_of
 from distdual.problems.registry import BUILT_IN, own_fields
 
-
-def on_config(config: Any) -> Any:
-    """The page of benchmarks is written by those, so it is in the menu once there is one."""
-    if Path(config["docs_dir"], "benchmarks.md").exists() and "benchmarks.md" not in config["nav"]:
-        config["nav"].append("benchmarks.md")
-    return config
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def build(site: Path) -> int:
+    """Write the site to a folder, which is replaced; return Zensical's exit code, which is not 0 for any warning."""
+    with tempfile.TemporaryDirectory(prefix="distdual-docs-") as folder:
+        work = Path(folder)
+        shutil.copytree(DOCS, work / "docs", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+        for page in (work / "docs").glob("*.md"):
+            page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+        shutil.copy(ROOT / "mkdocs.yml", work)
+        program = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(work / "mkdocs.yml")]
+        done = subprocess.run(program, cwd=work, check=False)
+        if done.returncode == 0:
+            shutil.rmtree(site, ignore_errors=True)
+            shutil.copytree(work / "site", site)
+        return done.returncode
+
+
+def filled(markdown: str) -> str:
     return re.sub(
         r"^<!-- generated: (\w+) -->$", lambda found: str(GENERATED[found[1]]()), markdown, flags=re.MULTILINE
     )
@@ -73,3 +91,9 @@ def command_reference() -> str:
 
 
 GENERATED = {"config": config_reference, "commands": command_reference}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Build the documentation.")
+    parser.add_argument("--site", type=Path, default=ROOT / "site", help="folder to write to; default: site")
+    sys.exit(build(parser.parse_args().site))
