@@ -123,7 +123,8 @@ BEST = table(
 LATENT = table(
     {
         **dict.fromkeys(("restart", "calls", "updates"), whole()),
-        **dict.fromkeys(("begun_at", "gap", "reached"), FREE),
+        **dict.fromkeys(("begun_at", "gap"), FREE),
+        "reached": each(FREE),
         "tight": flag,
         "trace": each(record(Turn)),
         "spent": each(record(Totals)),

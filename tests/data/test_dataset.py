@@ -359,7 +359,7 @@ class TestOpening:
 
     def test_a_zarr_array_is_no_data_set(self, tmp_path):
         zarr.create_array(str(tmp_path / "set"), shape=(3,), dtype="f4")
-        with pytest.raises(InputError, match="there is no data set"):
+        with pytest.raises(InputError, match="set: this is a plain Zarr array; make a data set of it"):
             open_dataset(Location(str(tmp_path / "set")))
 
     @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff\xfe", b'{"zarr_format": 3}'])
