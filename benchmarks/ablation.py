@@ -77,7 +77,7 @@ def measured(trees: dict[str, Tree], entry: Entry, repeat: int) -> Found:
 
 def took_part(name: str, found: Found) -> bool:
     """Whether switching this off made a difference, or may make one in seconds."""
-    return not SWITCHES[name].counts or any(found[name][what] != found[ALL][what] for what in COUNTS)
+    return name != ALL and (not SWITCHES[name].counts or any(found[name][what] != found[ALL][what] for what in COUNTS))
 
 
 def merge(known: Found, new: Found) -> None:

@@ -60,7 +60,7 @@ class Objective:
         v = np.zeros(problem.n_weights)
         for check in checks:
             v[slice(None) if check.v.at is None else check.v.at] += check.v.values
-        lower = math.fsum(check.margins for check in checks) - 0.5 * float(v @ v) if feasible else 0.0
+        lower = math.fsum(check.linear.value for check in checks) - 0.5 * float(v @ v) if feasible else 0.0
         return lower, 0.5 * float(w @ w) + C * math.fsum(check.loss for check in checks)
 
     def judge(self, found: Solution) -> Judged:

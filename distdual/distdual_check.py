@@ -16,9 +16,7 @@ import hashlib
 import itertools
 import json
 import math
-import operator
 import sys
-from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -42,29 +40,16 @@ def require(holds, sentence):
 
 # --- chunks: crc32c, Blosc and LZ4
 
-TABLE = np.arange(256, dtype=np.uint32)
+TABLE = list(range(256))
 for _ in range(8):
-    TABLE = (TABLE >> 1) ^ (POLYNOMIAL * (TABLE & 1)).astype(np.uint32)
-
-
-def advance(state, columns):
-    """Feed one byte a column to many crc states at once."""
-    for column in columns:
-        state = TABLE[(state ^ column) & 0xFF] ^ (state >> np.uint32(8))
-    return state
+    TABLE = [entry >> 1 ^ POLYNOMIAL * (entry & 1) for entry in TABLE]
 
 
 def crc32c(data):
-    """crc32c of bytes: of √n pieces at the same time, joined by the linear map of a piece of zeros."""
-    data = np.frombuffer(data, dtype=np.uint8)
-    size = max(1, math.isqrt(len(data)))
-    n, state = len(data) // size, 0xFFFFFFFF
-    found = advance(np.zeros(n, dtype=np.uint32), data[: n * size].reshape(n, size).T)
-    basis = advance(np.uint32(1) << np.arange(32, dtype=np.uint32), np.zeros(size, dtype=np.uint8)).tolist()
-    for piece in found.tolist():
-        moved = [basis[bit] for bit in range(32) if state >> bit & 1]
-        state = reduce(operator.xor, moved, piece)
-    return int(advance(np.array([state], dtype=np.uint32), data[n * size :])[0]) ^ 0xFFFFFFFF
+    state = 0xFFFFFFFF
+    for byte in data:
+        state = TABLE[(state ^ byte) & 0xFF] ^ state >> 8
+    return state ^ 0xFFFFFFFF
 
 
 def lz4(source, size):
@@ -137,7 +122,8 @@ def read_chunk(folder, name, number):
     """Chunk `number` along the first axis of an array, and its values as they were stored."""
     about = read_json(folder / name / "zarr.json")
     shape = about["chunk_grid"]["configuration"]["chunk_shape"]
-    content = (folder / name / "c" / str(number) / Path(*["0"] * (len(shape) - 1))).read_bytes()
+    key = about["chunk_key_encoding"]["configuration"]["separator"].join(["c", str(number), *["0"] * (len(shape) - 1)])
+    content = (folder / name / key).read_bytes()
     codecs = [codec["name"] for codec in about["codecs"]]
     if codecs not in (["bytes", "crc32c"], ["bytes", "blosc", "crc32c"]):
         raise NotCovered(f"{folder}/{name}: codecs {codecs}")
@@ -379,9 +365,18 @@ def check_digests(folder, certificate):
         )
 
 
+def current(folder):
+    """Where the files are: in the folder itself or, if a replacement of the model was cut short, in that."""
+    if not (folder / "replacement.json").exists():
+        return folder
+    name = read_json(folder / "replacement.json")["folder"]
+    require(name.startswith("replacement-") and Path(name).name == name, f"replacement.json names {name!r}")
+    return folder / name
+
+
 def check(model, data=None, gap=None):
     """Recompute both bounds; return a sentence, or raise Refused."""
-    folder = Path(model)
+    folder = current(Path(model))
     about, certificate = read_json(folder / "model.json"), read_json(folder / "certificate.json")
     if about["problem"]["kind"] not in PROBLEMS or about.get("format") not in (1, 2):
         raise NotCovered(f"a model of kind {about['problem']['kind']!r}, format {about.get('format')!r}")
@@ -394,6 +389,7 @@ def check(model, data=None, gap=None):
     w = np.load(folder / "weights.npy", allow_pickle=False)
     require(w.dtype == np.float64 and w.shape == (problem.n_weights,), "the weights have another type or number")
     mean, precision, floor = read_prior(folder, about["prior"], len(w))
+    require(bool(np.isfinite(w).all()), "a weight is NaN or infinite")
     require(bool((w >= floor).all()), "a weight is negative that must not be")
     require(0 < C < math.inf, f"C is {C}")
     loss, linear, v = add_up(source, problem, w, C, read_dual(folder, about))
@@ -418,7 +414,7 @@ def add_up(source, problem, w, C, support):
         for example, key, alpha in part:
             i = example - int(source.first[s])
             require(problem.is_key(i, key), f"example {example} has no constraint {key}")
-            require(alpha >= 0, f"α of example {example} is {alpha}")
+            require(0 <= alpha < math.inf, f"α of example {example} is {alpha}")
             used[i] += alpha
             margins.append(alpha * problem.margin(i, key))
             problem.add(v, i, key, alpha)

@@ -116,6 +116,9 @@ def run(name: str, arguments: list[str]) -> None:
         sys.argv = ["distdual", *arguments]
         sys.path[0] = "" if "" in sys.path else sys.path[0]
         main(arguments)
+    elif arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
     else:
         sys.argv, inline = arguments, arguments[0] == "-c"
         sys.path[0] = "" if inline else str(Path(arguments[0]).resolve().parent)

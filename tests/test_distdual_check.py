@@ -29,6 +29,14 @@ LINES = 400
 
 def make(folder: Path, kind: str, **problem: Any) -> Path:
     """A small data set and a model of it, below `folder`."""
+    make_data(folder, kind)
+    told = {"kind": kind, **problem}
+    run = {"data": {"url": str(folder / "data")}, "problem": told, "output": {"url": str(folder / "model")}}
+    train({**run, "solver": {"gap": GAP, "slack": "example"}})
+    return folder
+
+
+def make_data(folder: Path, kind: str, *, overwrite: bool = False) -> None:
     rng = np.random.default_rng(len(kind))
     n, tokens = 60, None
     x = rng.normal(size=(n, 5)).astype(np.float32)
@@ -39,11 +47,8 @@ def make(folder: Path, kind: str, **problem: Any) -> Path:
         block = Block(DenseRows(np.rint(2 * x)), y, tokens=tokens)
         write_dataset(Location(str(folder / "data")), kind, [block], shard_bytes=600)
     else:
-        prepare_arrays(x, y, folder / "data", kind, cost=rng.uniform(0.5, 2, n), shard_bytes=600)
-    told = {"kind": kind, **problem}
-    run = {"data": {"url": str(folder / "data")}, "problem": told, "output": {"url": str(folder / "model")}}
-    train({**run, "solver": {"gap": GAP, "slack": "example"}})
-    return folder
+        cost = rng.uniform(0.5, 2, n)
+        prepare_arrays(x, y, folder / "data", kind, cost=cost, shard_bytes=600, overwrite=overwrite)
 
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -84,6 +89,30 @@ def test_it_agrees_with_verify_on(trained: Path, capsys: pytest.CaptureFixture[s
     said = capsys.readouterr().out
     assert "target 1.00e-03 (as given)" in said
     assert "C=1" in said
+
+
+def test_it_reads_a_data_set_that_replaced_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = make(tmp_path, "multiclass")
+    make_data(place, "multiclass", overwrite=True)
+    assert list((place / "data" / "x").glob("c.*"))
+    assert not refused_by_verify(place)
+    assert not refused_by_check(place), capsys.readouterr()
+
+
+def test_it_reads_the_model_whose_replacement_was_cut_short(tmp_path: Path) -> None:
+    place = make(tmp_path, "multiclass")
+    model, folder = place / "model", "replacement-0123abcd"
+    shutil.copytree(model, model / folder)
+    (model / "weights.npy").write_bytes(b"of the model before")
+    assert refused_by_verify(place)
+    assert refused_by_check(place)
+    pointer = {"folder": folder, "files": ["weights.npy"], "obsolete": []}
+    (model / "replacement.json").write_text(json.dumps(pointer))
+    assert not refused_by_verify(place)
+    assert not refused_by_check(place)
+    (model / "replacement.json").write_text(json.dumps({**pointer, "folder": "../model"}))
+    assert refused_by_verify(place)
+    assert refused_by_check(place)
 
 
 def test_both_judge_by_the_target_that_is_given(trained: Path) -> None:

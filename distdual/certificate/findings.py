@@ -21,7 +21,8 @@ def data_findings(model: Model, dataset: Dataset, damaged: list[int]) -> list[st
     if damaged:
         return [f"{dataset.location}: shard {s} is not what was prepared: its checksum differs" for s in damaged]
     if dataset.fingerprint == model.data.fingerprint:
-        return []
+        same = np.array_equal(dataset.checksum, model.data.checksum)
+        return [] if same else ["dual/checksum.npy is not of the data set whose fingerprint model.json has"]
     if dataset.n_shards != len(model.data.checksum):
         return [f"{dataset.location}: {dataset.n_shards} shards, the model was trained on {len(model.data.checksum)}"]
     differ = np.flatnonzero(dataset.checksum != model.data.checksum)

@@ -95,7 +95,7 @@ def config_keys(cls: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
         if nested:
             yield from config_keys(nested[0], f"{prefix}{field.name}.")
         elif (prefix, field.name) != ("problem.", "options"):
-            yield prefix + field.name, field.meaning
+            yield prefix + field.name, " ".join(field.meaning.split())
 
 
 def problem_keys() -> Iterator[tuple[str, str]]:
@@ -103,4 +103,4 @@ def problem_keys() -> Iterator[tuple[str, str]]:
     from distdual.problems.registry import BUILT_IN, own_fields
 
     found = {field.name: field.meaning for cls in BUILT_IN for field in own_fields(cls)}
-    yield from ((f"problem.{name}", meaning) for name, meaning in found.items())
+    yield from ((f"problem.{name}", " ".join(meaning.split())) for name, meaning in found.items())

@@ -108,7 +108,7 @@ SOURCES = {
     "feature indices out of order": (text("1 1:1\n-1 3:2 2:1\n"), ["source.txt", "line 2", "2:1", "must rise"]),
     "prose": (
         text("It was a dark and stormy night.\n"),
-        ["source.txt", "format", "svmlight, svmhmm, conll, npz, npy, brackets"],
+        ["source.txt", "format", "csv, parquet, svmlight, svmhmm, conll, npz, npy, zarr, brackets"],
     ),
     "a file cut short": (text("PK\x03\x04 and no more", "source.npz"), ["source.npz", "damaged or cut short"]),
 }
@@ -295,7 +295,7 @@ def test_a_model_of_a_newer_format_is_refused(here: Path, capsys: pytest.Capture
 
 
 def test_the_suffix_of_the_output_is_checked_first(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert_refused(call(capsys, "predict", "nowhere", "nowhere", "--out", "labels.csv"), "labels.csv", ".txt or .npy")
+    assert_refused(call(capsys, "predict", "nowhere", "nowhere", "--out", "labels.xls"), "labels.xls", ".txt or .npy")
 
 
 # --- servers

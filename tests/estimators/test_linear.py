@@ -341,7 +341,7 @@ def test_an_uncertified_fit_warns_with_its_gap() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"C": -1}, "SVC: solver.C must be positive"),
+        ({"C": -1}, "SVC: C must be positive and finite, got -1.0"),
         ({"C": "much"}, "SVC: C must be a number, got 'much'"),
         ({"gap": 0}, "gap must be a fraction"),
         ({"max_passes": 1.5}, "max_passes must be a whole number"),

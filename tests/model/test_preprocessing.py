@@ -75,7 +75,8 @@ def test_an_estimator_of_a_data_set_scales_raw_rows(folder: Path) -> None:
 
 def test_an_estimator_of_arrays_refuses_scaled_data(folder: Path) -> None:
     x, y = houses(0, 600)
-    model = distdual.SVR(C=1e-9, gap=0.5).fit(x, y)
+    with pytest.warns(UserWarning, match="scale the features"):
+        model = distdual.SVR(C=1e-9, gap=0.5).fit(x, y)
     model.predict(str(folder / "unscaled"))
     with pytest.raises(InputError, match="scale"):
         model.predict(str(folder / "by-itself"))

@@ -79,11 +79,13 @@ class Chunks:
             n_bytes, total = n_bytes + len(content), total + n_gets
             try:
                 values, crc = self._decoded(content, spec, length)
+                if last:
+                    log.warning("%s: the chunk arrived damaged and was read once more, whole this time", where)
                 return Chunk(values, crc, n_bytes, total)
             except DamagedChunkError as error:
                 if last:
                     raise InputError(f"{where}: the chunk is damaged ({error}); prepare the data set again") from None
-                log.warning("%s: the chunk is damaged (%s); it is read once more", where, error)
+                log.debug("%s: the chunk is damaged (%s); it is read once more", where, error)
         raise AssertionError
 
     def _decoded(self, content: Bytes, spec: ArraySpec, length: int) -> tuple[NDArray[Any], int | None]:

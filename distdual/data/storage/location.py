@@ -238,7 +238,8 @@ class Location:
         def unwanted() -> list[str]:
             fs.invalidate_cache()
             names = [name[len(path) + 1 :] for name in fs.find(path)]
-            return [f"{path}/{name}" for name in names if name != CLAIM and not keep(name)]
+            # An empty name is the folder itself, which some servers keep when it has no files.
+            return [f"{path}/{name}" for name in names if name and name != CLAIM and not keep(name)]
 
         def delete() -> None:
             old = unwanted()

@@ -261,7 +261,11 @@ class TestWrongHands:
         options = {**s3.storage_options, wrong: "WRONGWRONG"}
         attempt = self.attempts(Location(s3.url(), options))[what]
         message = str(failure(attempt, 10, s3.key, s3.secret, "WRONGWRONG"))
-        assert message.endswith("no permission; check the credentials and the access rights")
+        reason = {
+            "key": "the storage does not know the access key",
+            "secret": "the secret does not belong to the access key",
+        }[wrong]
+        assert message.endswith(f"no permission: {reason}; check the credentials")
 
     @pytest.mark.parametrize("what", ["is_empty", "prepare"])
     def test_a_missing_bucket_is_told(self, s3, what):
