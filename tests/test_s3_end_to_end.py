@@ -244,9 +244,8 @@ def test_a_run_continues_on_appended_data_and_the_old_model_still_verifies(
         assert len(chunks) == len(set(chunks)) == found.gets == 2 * n_shards
         ran = call(capsys, "verify", f"{url}/old", "--storage-options", "s3.toml")
         assert ran.code == 0
-        assert (
-            f"target {old['target']:.2e}\n  of the first {n_shards} shards; {n_shards} were appended later" in ran.out
-        )
+        told = f"target {old['target']:.2e} (the model's own)\n"
+        assert f"{told}  of the first {n_shards} shards; {n_shards} were appended later" in ran.out
 
         warm = trained("warm", start=f"{url}/old")
         cold = trained("cold")
