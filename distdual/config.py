@@ -98,7 +98,7 @@ class SolverConfig:
 
     stream: str = "auto"
     """Whether a pass reads the data set from storage ("yes") or finds it in memory ("no"). The schedule "slope" spends
-    more ascent on each pass that reads. "auto": yes on remote storage and above 2 GiB."""
+    more ascent on each pass that reads. "auto": yes on remote storage and above 2 GiB, unless the mode is "async"."""
 
     average: bool = False
     """With schedule "reprocess:K": consider w̄, the average over process steps, for the model."""
@@ -152,6 +152,8 @@ class SolverConfig:
         check_pattern("solver.schedule", self.schedule, SCHEDULES)
         check_pattern("solver.slack", self.slack, SLACKS)
         check_choice("solver.stream", self.stream, STREAMS)
+        if self.stream == "yes" and self.mode == "async":
+            raise InputError('solver.stream = "yes" needs mode "deterministic": asynchronous scans overlap the ascent')
         if not self.cache_bytes > 0:
             raise InputError(f"solver.cache_bytes must be positive, got {self.cache_bytes}")
         if self.offender_cache < 0:

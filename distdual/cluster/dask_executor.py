@@ -292,7 +292,8 @@ class DaskExecutor:
         self._restore(self._problem())
         for version in {task.version for task in tasks}:
             self._restore(self.held.by_version[version])
-        self.loaded = {number: future for number, future in self.loaded.items() if future.status not in LOST}
+        if self.loaded:
+            self.loaded = {number: future for number, future in self.loaded.items() if future.status not in LOST}
         for task in tasks:
             task.future = None
         flight.suspects += [task for task in tasks if task.lost >= SUSPECT]

@@ -142,9 +142,10 @@ def check_columns(arrays: Arrays, cache: ConstraintCache, n_examples: int) -> in
     some = {"key_indptr": n + 1, "key_values": None, "gram_indptr": None, "gram": None, "reference": None}
     some |= {} if cache.prior.full else {"images": None}
     for name, like in fresh.items():
-        array(name, arrays[name], like.dtype, (some.get(name, n), *like.shape[1:]))
-    for name in ("cost", "alpha", "curve"):
+        array(name, arrays[name], like.dtype, (some.get(name, n), *like.shape[1:]), finite=name != "cost")
+    for name in ("alpha", "curve"):
         array(name, arrays[name], np.float64, (n,), low=0)
+    array("cost", arrays["cost"][arrays["example"] >= 0], np.float64, (None,), low=0)  # w_k ≥ 0 has no slack to price
     own = cache.n_weights if cache.prior.full else 0
     below("example", arrays["example"] + own, n_examples + own)
     rising("key_indptr", arrays["key_indptr"], len(arrays["key_values"]))
@@ -154,9 +155,10 @@ def check_columns(arrays: Arrays, cache: ConstraintCache, n_examples: int) -> in
 
 
 def check_weights(arrays: Arrays, n_weights: int) -> None:
-    if set(arrays) - {"asked"} != {"v", "w", "mean", "average", "random", "best_w"}:
+    asked = {"asked"} & set(arrays)  # the weights that a pass of several rounds certifies
+    if set(arrays) - asked != {"v", "w", "mean", "average", "random", "best_w"}:
         raise InputError(f"weights with the arrays {', '.join(sorted(arrays))}")
-    for name in {"v", "w", "average", "best_w", "asked"} & set(arrays):
+    for name in ("v", "w", "average", "best_w", *asked):
         array(name, arrays[name], np.float64, (n_weights,))
     array("mean", arrays["mean"], np.float64, (None if not len(arrays["mean"]) else n_weights,))
     array("random", arrays["random"], np.uint64, (1,))
@@ -188,6 +190,5 @@ def check_underway(values: Mapping[str, Any] | None, sizes: Ints) -> None:
         for shard, begin, end in pieces:
             if not (shard < len(sizes) and begin < end <= sizes[shard]):
                 raise InputError(f"a piece of shard {shard} from example {begin} to {end}")
-    scans = len(values["plan"]["rounds"]) * values["plan"]["visits"] if values else 0
-    if values and values["done"] > scans:
-        raise InputError(f"{values['done']} scans of rounds are done of {scans}")
+    if values and values["done"] > (n_scans := len(values["plan"]["rounds"]) * values["plan"]["visits"]):
+        raise InputError(f"{values['done']} scans are done of {n_scans}")

@@ -39,15 +39,18 @@ class PassUnderway:
         others = (*self.plan.rounds[:turn], *self.plan.rounds[turn + 1 :])
         return now & {piece.shard for pieces in others for piece in pieces}
 
-    def packed(self) -> dict[str, Any]:
-        """All but `w` as values that JSON can hold."""
-        return {name: value for name, value in asdict(replace(self, w=None)).items() if name != "w"}
-
     def add(self, reports: Sequence[ShardReport], C: float) -> None:
         """Count what a scan found; rounds of a pass that certifies are published one by one, all at the same w."""
         found = shard_losses(reports)
         self.losses += [loss._replace(version=self.version) for loss in found] if self.w is not None else found
         self.new += C * sum(report.new_loss for report in reports)
+
+
+def without_weights(underway: PassUnderway) -> dict[str, Any]:
+    """A pass as values that JSON can hold; its weights are stored as an array."""
+    values = asdict(replace(underway, w=None))
+    del values["w"]
+    return values
 
 
 @dataclass(slots=True)
@@ -130,7 +133,7 @@ class RunState:
             "version": self.version,
             "seconds": self.seconds,
             "history": [asdict(line) for line in self.history],
-            "underway": underway.packed() if underway else None,
+            "underway": without_weights(underway) if underway else None,
         }
 
     def restore_log(self, values: dict[str, Any]) -> None:

@@ -224,7 +224,7 @@ class Trainer:
             config.seed,
             self.partition.slack,
             self.cost.streamed_bytes,
-            1 if config.mode == "async" else self.cost.visits,
+            self.cost.visits,
         )
         return next_step(progress, np.diff(self.dataset.first), limits)
 

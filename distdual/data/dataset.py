@@ -24,7 +24,7 @@ from distdual.data.layout import ATTRIBUTES, CHECKSUMS, FORMAT, LENGTHS, NORMS, 
 from distdual.data.layout_schema import ATTRIBUTES as SCHEMA
 from distdual.data.layout_schema import check_layout, check_table_size, check_tables, check_zarr_array
 from distdual.data.shard import Block, Read, Runs, Shard, run_arrays
-from distdual.data.shard_checks import check_shard
+from distdual.data.shard_checks import check_norm, check_shard
 from distdual.data.storage.chunks import Chunks
 from distdual.data.storage.location import Location, check_regular, clear_errors
 from distdual.errors import InputError
@@ -227,7 +227,10 @@ class Dataset:
         check_shard(where, self.layout, arrays)
         n_bytes = sum(chunk.n_bytes for chunk in chunks.values())
         n_gets = sum(chunk.n_gets for chunk in chunks.values())
-        return Read(self._shard(number, arrays), n_bytes, n_gets, intact)
+        shard = self._shard(number, arrays)
+        if check:
+            check_norm(where, shard)
+        return Read(shard, n_bytes, n_gets, intact)
 
     def _shard(self, number: int, arrays: dict[str, NDArray[Any]]) -> Shard:
         x: Features

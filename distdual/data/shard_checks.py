@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.layout import Layout
+from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
+from distdual.kernels.rounding import MARGIN, row_norm_bound
 from distdual.kernels.rows import Ints
 from distdual.schema import array, below, rising
 
@@ -38,6 +40,15 @@ def check_shard(where: str, layout: Layout, arrays: Arrays) -> None:
         array(f"{where}, array {name!r}", arrays[name], np.float64, (None,), low=0 if name == "cost" else None)
     for name in layout.runs:
         rising(f"{where}, array '{name}_indptr'", arrays[f"{name}_indptr"], len(arrays[name]))
+
+
+def check_norm(where: str, shard: Shard) -> None:
+    """Refuse rows longer than the table of norms says, on which the bounds on rounding rest."""
+    found, known = row_norm_bound(shard.x), shard.norm or 0.0
+    if not found <= MARGIN * known:
+        raise InputError(
+            f"{where} has a row of norm {found:.6g}, the table of norms says {known:.6g}; prepare the data set again"
+        )
 
 
 def place_of_bad(arrays: Arrays, features: str) -> str:

@@ -30,7 +30,7 @@ PATH = [0.001, 0.03, 0.5, 20.0, 0.1]
     sizes=st.lists(st.integers(1, 3), min_size=1, max_size=6),
     values=st.lists(st.sampled_from([1e-3, 0.1, 0.3, 1.0, 7.0]), min_size=2, max_size=4),
 )
-def test_alpha_stays_feasible_and_lower_is_its_dual(seed: int, sizes: list[int], values: list[float]) -> None:
+def test_alpha_stays_feasible_and_lower_is_its_dual_or_0(seed: int, sizes: list[int], values: list[float]) -> None:
     rng = np.random.default_rng(seed)
     group = np.repeat(np.arange(len(sizes)), sizes)
     cost = rng.uniform(0.1, 2.0, len(sizes))[group]
@@ -42,7 +42,7 @@ def test_alpha_stays_feasible_and_lower_is_its_dual(seed: int, sizes: list[int],
         alpha = solver.cache.alpha.view.copy()
         program = naive.program_of(made, D, C)
         assert naive.is_feasible(program, alpha)
-        assert solver.lower == pytest.approx(naive.dual(program, alpha), rel=1e-9, abs=1e-12)
+        assert solver.lower == pytest.approx(max(naive.dual(program, alpha), 0.0), rel=1e-9, abs=1e-12)
         np.testing.assert_allclose(solver.w, naive.weights(program, alpha), atol=1e-12)
         solver.ascend(Ascent(1e-3, 20))
 

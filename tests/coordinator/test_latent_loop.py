@@ -398,7 +398,7 @@ class TestForgery:
         indptr = np.load(path)
         for wrong in (indptr[:-1], indptr[::-1].copy(), np.empty(0, dtype=np.int64)):
             np.save(path, wrong)
-            with pytest.raises(InputError, match=r"latent_indptr\.npy: does not divide the \d+ latent values"):
+            with pytest.raises(InputError, match=r"latent_indptr\.npy: must rise from 0 to \d+"):
                 distdual.verify(str(tmp_path / "model"))
         indptr[1] += 1
         np.save(path, indptr)
@@ -419,7 +419,7 @@ class TestForgery:
 
 def test_alpha_moves_and_the_bounds_are_those_of_the_new_problem():
     rng = np.random.default_rng(0)
-    old, new = rng.normal(size=(4, 3)).astype(np.float32), rng.normal(size=(2, 3)).astype(np.float32)
+    old, new = (rng.normal(scale=0.5, size=(n, 3)).astype(np.float32) for n in (4, 2))
     solver = Solver(1.0, 0, Prior(3))
     solver.start_from(constraints_of(old, np.ones(4), [0, 1, 2, 3]), np.array([0.5, 0.2, 1.0, 0.0]))
     moved = constraints_of(new, np.ones(2), [0, 2], keys=[7, 8])

@@ -8,6 +8,7 @@ import pytest
 from distdual.config import SolverConfig
 from distdual.coordinator.pass_cost import READ_WORK, declared_cost
 from distdual.data.storage.location import Location
+from distdual.errors import InputError
 from distdual.problems.binary import Binary
 from distdual.problems.multiclass import Multiclass
 
@@ -37,6 +38,13 @@ def test_the_place_and_the_size_of_the_data_decide_unless_the_config_does(data, 
         assert cost.streamed_bytes == (data.nbytes if told == "yes" else 0)
         assert cost.per_example == BINARY.oracle_work + READ_WORK * (told == "yes")
         assert (why if configured == "auto" else "as configured") in cost.why
+
+
+def test_asynchronous_runs_have_no_schedule_for_streamed_data():
+    data = Data(location=Location("s3://bucket/data"))
+    assert declared_cost(SolverConfig(mode="async"), data, BINARY).streamed_bytes == 0
+    with pytest.raises(InputError, match='needs mode "deterministic"'):
+        SolverConfig(mode="async", stream="yes")
 
 
 def test_the_oracle_is_asked_again_only_where_it_may_have_another_answer():

@@ -216,7 +216,7 @@ def test_a_streamed_pass_reads_each_shard_once_however_often_it_scans_it(kind, s
     assert dataset.n_shards == 3
     assert outcome.certificate.gap <= 1e-4
     assert outcome.certificate.upper == pytest.approx(whole_objective(problem, dataset, outcome.w, 1.0))
-    assert once <= totals.bytes_read <= totals.passes * once  # the last shard of a pass may be the first of the next
+    assert (totals.passes - 2) * once < totals.bytes_read <= totals.passes * once  # the last window may still be there
     assert 300 * (totals.passes - 1) * visits < totals.oracle_calls <= 300 * totals.passes * visits
 
 
