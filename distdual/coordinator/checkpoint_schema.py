@@ -143,9 +143,11 @@ def check_columns(arrays: Arrays, cache: ConstraintCache, n_examples: int) -> in
     some |= {} if cache.prior.full else {"images": None}
     for name, like in fresh.items():
         array(name, arrays[name], like.dtype, (some.get(name, n), *like.shape[1:]), finite=name != "cost")
-    for name in ("alpha", "curve"):
-        array(name, arrays[name], np.float64, (n,), low=0)
-    array("cost", arrays["cost"][arrays["example"] >= 0], np.float64, (None,), low=0)  # w_k ≥ 0 has no slack to price
+    for name in ("cost", "alpha", "curve"):
+        array(name, arrays[name], np.float64, (n,), low=0, finite=name != "cost")
+    cost = arrays["cost"]
+    if np.where(arrays["example"] < 0, cost != np.inf, ~np.isfinite(cost)).any():
+        raise InputError("cost: infinite for an example, or finite for w_k ≥ 0")
     own = cache.n_weights if cache.prior.full else 0
     below("example", arrays["example"] + own, n_examples + own)
     rising("key_indptr", arrays["key_indptr"], len(arrays["key_values"]))

@@ -79,6 +79,10 @@ class LatentOutcome:
         }
 
 
+class RisenError(AssertionError):
+    """The objective has risen, which it cannot unless a state that a run resumed from is wrong."""
+
+
 @dataclass(slots=True)
 class LatentRun:
     """The state of a latent run: turns of imputing and solving, with restarts from other latent values."""
@@ -225,7 +229,7 @@ def why_ended(outcome: Outcome, trainer: Trainer, target: float) -> Stop:
 def check_fall(previous: float, turn: Turn) -> None:
     """Check that the objective does not rise; a failure would mean a wrong certificate."""
     if not turn.objective <= turn.upper * (1 + ROUNDING) or not turn.upper <= previous * (1 + ROUNDING):
-        raise AssertionError(f"the objective must not rise: {previous}, then {turn.upper}, imputed {turn.objective}")
+        raise RisenError(f"the objective must not rise: {previous}, then {turn.upper}, imputed {turn.objective}")
 
 
 def tell(trainer: Trainer, turn: Turn, number: int) -> None:

@@ -17,7 +17,7 @@ from distdual.config import Config, from_table, index_range
 from distdual.coordinator.async_trainer import MODES
 from distdual.coordinator.checkpoint import Checkpoint, Saved, identity, open_checkpoint
 from distdual.coordinator.finished import finished_model
-from distdual.coordinator.latent_loop import LatentRun, check_possible
+from distdual.coordinator.latent_loop import LatentRun, RisenError, check_possible
 from distdual.coordinator.latent_snapshot import pack_latent
 from distdual.coordinator.schedule import Cause
 from distdual.coordinator.trainer import Outcome, Trainer, choice_of
@@ -145,7 +145,10 @@ def train_claimed(
             run = latent_run(problem, new_trainer, start, checkpoint, saved, logged.write)
             del saved  # the cache has a copy
             with checkpoint.kept(lambda: run.trainer):
-                found = run.run()
+                try:
+                    found = run.run()
+                except RisenError as error:
+                    raise (foreign(checkpoint, str(error)) if there else error) from None
             trainer, outcome, solved, more = run.trainer, found.outcome, found.completed, {"latent": found.summary()}
         else:
             trainer = convex_run(new_trainer(), config, start, checkpoint, saved, logged.write)
@@ -169,10 +172,14 @@ def check_resumed(model: Model, output: Location, dataset: Dataset, executor: Ex
     if isinstance(model.dual, Summary) or isinstance(model.problem, Completed):
         return
     if found := [each for each in contradictions(model, output, dataset, executor) if "inexact" not in each]:
-        raise InputError(
-            f"{checkpoint.folder}: does not belong to the data: {found[0]}; begin anew without --resume and with "
-            "output.overwrite=true"
-        )
+        raise foreign(checkpoint, found[0])
+
+
+def foreign(checkpoint: Checkpoint, why: str) -> InputError:
+    return InputError(
+        f"{checkpoint.folder}: does not belong to the data: {why}; begin anew without --resume and with "
+        "output.overwrite=true"
+    )
 
 
 def data_of(config: Config) -> Location:
