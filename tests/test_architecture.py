@@ -66,8 +66,8 @@ HOMES = {
 
 CERTIFICATE_KEY = "the key of certificate.json under which the trace of a latent run is"
 OTHER_MEANINGS = {  # words equal to the name of a problem kind, outside problems/, that mean something else
-    ("cli/commands.py", "latent"): CERTIFICATE_KEY,
-    ("coordinator/run.py", "latent"): CERTIFICATE_KEY,
+    ("cli/show.py", "latent"): CERTIFICATE_KEY,
+    ("coordinator/solve.py", "latent"): CERTIFICATE_KEY,
     ("estimators/latent.py", "latent"): CERTIFICATE_KEY,
     ("report/latent_chart.py", "latent"): CERTIFICATE_KEY,
     ("report/write_report.py", "latent"): CERTIFICATE_KEY,

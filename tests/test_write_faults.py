@@ -21,7 +21,7 @@ import pytest
 
 from distdual import train, verify
 from distdual.cluster.resources import Resources
-from distdual.coordinator.run import UnsavedError
+from distdual.coordinator.run_output import UnsavedError
 from distdual.data.dataset import open_dataset
 from distdual.data.prepare.api import prepare_arrays
 from distdual.data.storage import claim as claims

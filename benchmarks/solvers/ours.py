@@ -8,8 +8,9 @@ from benchmarks.objective import NO_DUAL, Solution
 from benchmarks.solvers.base import THREADS
 from distdual.cluster.threads import InlineExecutor
 from distdual.config import SolverConfig
-from distdual.coordinator.run import single_dual
-from distdual.coordinator.trainer import Outcome, Trainer
+from distdual.coordinator.outcome import Outcome
+from distdual.coordinator.result_model import single_dual
+from distdual.coordinator.trainer import Trainer
 
 NAME = "distdual"
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from distdual.cluster.dask_worker import scan_on_worker
-from distdual.data.dataset import TrainingData
 from distdual.data.in_memory import MemoryDataset
+from distdual.data.training_data import TrainingData
 from distdual.problems.base import Problem
 from distdual.scan.scan import Scan, Source
 

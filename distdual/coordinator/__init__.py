@@ -1,22 +1,34 @@
 """The coordinator: one process that owns the run, its cache, α and w.
 
 schedule         what to do next: pure decisions
+row_arrays       rows as arrays, and back
+report_checks    what a worker's report must be
 pass_cost        the declared cost of a pass, in ascent updates
 auto_slack       the initial slack partition
 coalesce         several constraints as one, without lowering D(α)
 provenance       the recorded rows behind each cached row
 slack_partition  the current slack groups, and insertion into a cache of limited size
+refutation       proof that an oracle is not exact
 run_state        the state of a run between two rounds
+outcome          what a run has reached
+scanner          the scans of a run: publish, send, check, count
+ascender         the ascent of a run: insert, ascend, bound, prune
+recorder         the lines of the run log
 trainer          the synchronous loop: scan, insert, ascend, certify
 async_trainer    the same loop without rounds
 c_path           one run along several values of C
 impute           latent values between two convex problems
 latent_loop      imputing and solving in turn
+checkpoint_schema  the form of what a checkpoint holds
 snapshot         the state of a run as arrays and JSON values
 latent_snapshot  the same for a latent run
 checkpoint       snapshots in a folder, written atomically
 finished         the model of a finished run, which need not be trained again
 warm_start       a run that starts from the α of a model
+run_inputs       what a run starts from: locations, problem, prior
+solve            a convex or a latent run: new, warm-started or resumed
+run_output       the model folder while a run writes to it
+result_model     the model of a finished run
 run              from a config to a certified model
 dry_run          what such a run would read, hold and cost
 sweep_c          cross-validation over a path of C

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from distdual.certificate.bounds import ShardLoss, shard_losses, whole_shards
+from distdual.coordinator.ascender import ROUND_WORK
 from distdual.coordinator.run_state import PassUnderway
 from distdual.coordinator.schedule import CACHE_GAP_SHARE, INTERRUPTED, MAX_ASCENT, Pass, Piece, Stop, cut_pieces
-from distdual.coordinator.trainer import ROUND_WORK, Trainer
+from distdual.coordinator.trainer import Trainer
 from distdual.kernels.row_copies import packed
 from distdual.kernels.rows import Floats
 from distdual.scan.scan import Scan, ShardReport
@@ -79,7 +80,7 @@ class AsyncTrainer(Trainer):
             self._turn()
             self.between(self)
         self.executor.drop()
-        self._bound()
+        self.ascender.bound()
         now = self._next(self.begun)
         self.flights.clear()
         return now if isinstance(now, Stop) else step or INTERRUPTED
@@ -164,7 +165,7 @@ class AsyncTrainer(Trainer):
             flight.version = self._publish_newest(self.solver.candidate())
         version = flight.version if flight.version >= 0 else self.state.version - 1
         self.tickets += 1
-        scan = self._scan_of(flight.left.popleft(), version, flight.slack, ticket=self.tickets)
+        scan = self.scanner.scan_of(flight.left.popleft(), version, flight.slack, ticket=self.tickets)
         flight.asked[self.tickets] = scan
         self.to_start.append(scan)
 
@@ -181,7 +182,7 @@ class AsyncTrainer(Trainer):
     def _publish_newest(self, w: Floats) -> int:
         self._start()  # scans at earlier weights, before workers drop those
         self.moved = False
-        version = self.publish(w)
+        version = self.scanner.publish(w)
         self.fresh = self._may_publish()
         return version
 
@@ -195,9 +196,9 @@ class AsyncTrainer(Trainer):
             self._take(reports)
         if not self.resting:
             self._climb()
-        if time.perf_counter() - self.since.seconds > LOG_INTERVAL:
-            self._bound()
-            self._record(sum(self.since.staleness), certify=False)
+        if time.perf_counter() - self.scanner.since.seconds > LOG_INTERVAL:
+            self.ascender.bound()
+            self.recorder.record(sum(self.scanner.since.staleness), certify=False)
         seconds = time.perf_counter() - waited
         self.turn_seconds = max(seconds, self.turn_seconds + SMOOTHING * (seconds - self.turn_seconds))
 
@@ -206,7 +207,7 @@ class AsyncTrainer(Trainer):
         for flight in list(self.flights):
             own = [(flight.asked.pop(r.ticket), r) for r in reports if r.ticket in flight.asked]
             for scan, report in own:
-                self._count(report, scan)
+                self.scanner.count(report, scan)
                 seconds = report.read_seconds + report.compute_seconds
                 self.scan_seconds += SMOOTHING * (seconds - self.scan_seconds)
                 flight.losses += shard_losses([report])
@@ -221,7 +222,10 @@ class AsyncTrainer(Trainer):
 
     def _absorb(self, found: list[tuple[Scan, ShardReport]], plan: Pass) -> None:
         """Insert the offenders that are still violated and take one step on each."""
-        begin = time.perf_counter()
+        with self.ascender.timed():
+            self._insert(found, plan)
+
+    def _insert(self, found: list[tuple[Scan, ShardReport]], plan: Pass) -> None:
         found.sort(key=lambda each: (each[0].shard, each[0].begin))
         # Rows with a members file are addressed by their position in it, so all of them are kept.
         reports = [report if scan.notes else self._without_stale(report) for scan, report in found]
@@ -231,12 +235,11 @@ class AsyncTrainer(Trainer):
         else:
             self.solver.process(slots)
         if plan.prune:
-            self.state.totals.pruned += self.solver.prune(0)
+            self.ascender.prune(0)
         self.state.totals.kept += len(slots)
         if len(slots):
             self.moved = True
             self._rest_at(self.goal)
-        self.state.totals.ascent_seconds += time.perf_counter() - begin
 
     def _without_stale(self, report: ShardReport) -> ShardReport:
         if self.partition.slack.is_all:
@@ -251,7 +254,7 @@ class AsyncTrainer(Trainer):
         plan = flight.plan
         losses = whole_shards(flight.losses)
         if plan.certify and self.config.offender_cache:
-            self.state.lift = self._lift(losses, flight.w) if flight.held else flight.new
+            self.state.lift = self.ascender.lift(losses, flight.w, self.config.C) if flight.held else flight.new
         if flight.held:
             self._absorb(flight.held, plan)
         if flight.between:
@@ -259,7 +262,7 @@ class AsyncTrainer(Trainer):
         else:
             self._settle(flight, losses)
         self._end_pass(losses, flight.w)
-        self._record(self.dataset.n_shards, certify=plan.certify)
+        self.recorder.record(self.dataset.n_shards, certify=plan.certify)
 
     def _settle(self, flight: Flight, losses: list[ShardLoss]) -> None:
         """Update bounds after a pass and set the goal of the ascent before the next certificate."""
@@ -273,7 +276,7 @@ class AsyncTrainer(Trainer):
         else:
             self._rest_at(max(CACHE_GAP_SHARE * self.config.gap, goal))
             self.settled = False
-        self._bound()
+        self.ascender.bound()
 
     def _rest_at(self, goal: float) -> None:
         """Ascend to this gap of the cached problem, within a budget tied to the cost of a pass."""
@@ -287,13 +290,12 @@ class AsyncTrainer(Trainer):
         return not self.config.schedule.startswith(("ratio:", "reprocess:"))
 
     def _climb(self) -> None:
-        begin = time.perf_counter()
-        gap = self.solver.ascend(Ascent(self.goal, 1))
+        with self.ascender.timed():
+            gap = self.solver.ascend(Ascent(self.goal, 1))
         self.moved = True
         if gap <= self.goal or not len(self.solver.cache) or self.solver.updates > self.effort:
             self.resting = self.settled = True
-            self.solver.bound()
-        self.state.totals.ascent_seconds += time.perf_counter() - begin
+            self.ascender.bound()
 
     def _is_over(self) -> bool:
         """Whether to stop without waiting for scans under way."""

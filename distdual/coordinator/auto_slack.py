@@ -9,8 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from distdual.config import SolverConfig
 from distdual.coordinator.slack_partition import CONSTRAINT_BYTES, FIRST_BLOCK
+from distdual.data.training_data import TrainingData
+from distdual.errors import InputError
 from distdual.kernels.rows import Ints
+from distdual.problems.base import Problem
 from distdual.scan.slack import EXAMPLE, Slack
 
 DEFAULT_BUDGET = 4 << 30  # bytes for constraints where solver.cache_bytes sets no limit
@@ -21,6 +25,24 @@ EXPENSIVE_ORACLE = 4.0  # cost of an oracle call, in ascent steps, above which p
 class Choice(NamedTuple):
     slack: Slack
     why: str
+
+
+def choice_of(config: SolverConfig, dataset: TrainingData, problem: Problem) -> Choice:
+    """The initial slack partition of a run."""
+    sizes = np.diff(dataset.first)
+    return choose(
+        config.slack, sizes, dataset.nbytes, problem.n_weights, problem.oracle_work, float(config.cache_bytes)
+    )
+
+
+def check_offender_cache(config: SolverConfig, slack: Slack, *, members_files: bool) -> None:
+    """The offender cache lives in members files, which only groups of examples have."""
+    if config.offender_cache and (slack.is_example or not members_files):
+        found = f"slack {slack}" if members_files else "no members files"
+        raise InputError(
+            'solver.offender_cache needs groups of examples and output.dual = "full", this run has '
+            f'{found}; set solver.slack = "all", for example'
+        )
 
 
 def choose(configured: str, sizes: Ints, nbytes: int, n_weights: int, oracle_work: float, budget: float) -> Choice:

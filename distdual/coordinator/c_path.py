@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from distdual.config import SolverConfig
-from distdual.coordinator.trainer import Outcome, Trainer
+from distdual.coordinator.outcome import Outcome
+from distdual.coordinator.trainer import Trainer
 
 
 def follow(trainer: Trainer, values: Sequence[float], config: SolverConfig) -> Iterator[Outcome]:

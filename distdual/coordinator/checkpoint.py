@@ -76,7 +76,9 @@ class Checkpoint:
     next: int = 0  # number of the next; never reused, since a failed write may still take effect
     files: dict[str, str] = field(default_factory=dict)  # objects of the last complete checkpoint, with digests
     ledger_bytes: int = 0  # in these objects
+    resumed: bool = False  # whether the run goes on from a checkpoint that was there
     due: float = field(init=False)
+    _saved: Saved | None = None  # what was read and is not yet restored
 
     def __post_init__(self) -> None:
         self.due = time.monotonic() + self.every
@@ -151,7 +153,7 @@ class Checkpoint:
         for name in old.keys() - files.keys():
             self.folder.remove_file(name)
 
-    def read(self, dataset: Dataset) -> Saved:
+    def read(self, dataset: Dataset) -> None:
         """Read the state of a run on this data set, or on its first shards; raise InputError on any mismatch."""
         manifest = read_manifest(self.folder)
         try:
@@ -170,9 +172,13 @@ class Checkpoint:
         ledger = {name: content for name, content in found.items() if name.endswith("ledger.bin")}
         self.ledger_bytes = sum(map(len, ledger.values()))
         self._remove_older()
-        return Saved(State(rows, constraints, weights, files, values), ledger, more_data, latent)
+        self._saved = Saved(State(rows, constraints, weights, files, values), ledger, more_data, latent)
+        self.resumed = True
 
-    def restore(self, trainer: Trainer, saved: Saved) -> None:
+    def restore(self, trainer: Trainer) -> None:
+        """Give a fresh trainer the state that was read."""
+        saved, self._saved = self._saved, None  # the cache has a copy
+        assert saved is not None
         pieces = (saved.ledger[name] for name in sorted(saved.ledger))
         with self._naming_damage():
             restore(trainer, saved.state, pieces, more_data=saved.more_data)
@@ -181,17 +187,19 @@ class Checkpoint:
             "resume: version=%d lower=%.6g more_data=%s", trainer.state.version, trainer.solver.lower, saved.more_data
         )
 
-    def restore_latent(self, run: LatentRun, saved: Saved) -> None:
+    def restore_latent(self, run: LatentRun) -> None:
         """The same for a latent problem, which needs latent values of all examples: no shards may be new."""
-        if saved.more_data:
+        assert self._saved is not None
+        latent = self._saved.latent
+        if self._saved.more_data:
             raise InputError(
                 f"{self.folder}: shards were appended to the data set since; a latent problem has no latent values for "
                 "their examples: begin anew without --resume, with solver.start if there is a model"
             )
-        self.restore(run.trainer, saved)
+        self.restore(run.trainer)
         with self._naming_damage():
-            assert saved.latent is not None  # `identity` names the problem: it is the same
-            restore_latent(run, saved.latent)
+            assert latent is not None  # `identity` names the problem: it is the same
+            restore_latent(run, latent)
 
     @contextlib.contextmanager
     def _naming_damage(self) -> Iterator[None]:

@@ -15,11 +15,10 @@ import numpy as np
 from distdual.cluster.dask_client import reach
 from distdual.cluster.resources import Resources, of_local, of_threads, of_workers
 from distdual.config import Config
-from distdual.coordinator.auto_slack import group_bytes
+from distdual.coordinator.auto_slack import choice_of, group_bytes
 from distdual.coordinator.latent_loop import check_possible
-from distdual.coordinator.run import data_of, prior_of, problem_of, start_of
+from distdual.coordinator.run_inputs import data_of, prior_of, problem_of, start_of
 from distdual.coordinator.slack_partition import CONSTRAINT_BYTES
-from distdual.coordinator.trainer import choice_of
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.shard import Read
 from distdual.kernels.row_copies import rows_nbytes

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distdual.coordinator.impute import Imputed, first_values, impute, judge
+from distdual.coordinator.outcome import Outcome
 from distdual.coordinator.schedule import CACHE_GAP_SHARE, INTERRUPTED, Stop, out_of_time
-from distdual.coordinator.trainer import Outcome, Trainer
+from distdual.coordinator.trainer import Trainer
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
 from distdual.problems.latent.base import Completed, LatentProblem, StartWeights

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from distdual.cluster.resources import IN_MEMORY
 from distdual.config import SolverConfig
-from distdual.data.dataset import TrainingData
 from distdual.data.storage.location import Location
+from distdual.data.training_data import TrainingData
 from distdual.problems.base import Problem
 
 MOST_VISITS = 3  # oracle calls for an example each time it is read; more find little that is new

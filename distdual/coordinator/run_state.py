@@ -136,8 +136,9 @@ class RunState:
             "underway": without_weights(underway) if underway else None,
         }
 
-    def restore_log(self, values: dict[str, Any]) -> None:
+    def restore_log(self, values: dict[str, Any], w: Floats) -> None:
         """Take over costs, history and clock; bounds stay unknown, as after an append to the data set."""
+        self.best_w = w
         self.totals = Totals(**values["totals"])
         self.version = values["version"]
         self.begin = time.perf_counter() - values["seconds"]

@@ -27,6 +27,7 @@ PIECE_WORK = 80_000.0  # oracle work of the pieces that it is cut into: about 80
 STREAM_ROUNDS = 16  # windows of a pass over streamed data, at least …
 WINDOW_BYTES = 256 << 20  # … and the most bytes of a window, whose shards workers hold between its visits
 MIN_PIECE = 128  # examples worth a scan of their own
+SINGLE_GROUP_IDLE = 8  # factor on idle passes before pruning, where a pass adds a single constraint
 PIECES_PER_SLOT = 4  # scans of a certifying pass for each slot, at least
 
 
@@ -272,3 +273,11 @@ def cut_expensive(pieces: tuple[Piece, ...], oracle_work: float, slack: Slack) -
             found.append(Piece(shard, begin, cut))
             begin = cut  # noqa: PLW2901
     return tuple(found)
+
+
+def idle_passes(policy: str, slack: Slack) -> int | None:
+    """Passes with α = 0 after which a constraint is dropped; None for never."""
+    if policy == "never":
+        return None
+    patience = SINGLE_GROUP_IDLE if slack.is_all else 1
+    return 0 if policy == "aggressive" else patience * int(policy.partition(":")[2])

@@ -18,7 +18,7 @@ from distdual.coordinator.checkpoint_schema import (
     check_weights,
 )
 from distdual.coordinator.row_arrays import Arrays, check_rows, pack_rows, unpack_rows
-from distdual.coordinator.run_state import PassUnderway, RunState
+from distdual.coordinator.run_state import PassUnderway
 from distdual.coordinator.schedule import Pass, Piece
 from distdual.coordinator.trainer import Trainer
 from distdual.errors import InputError
@@ -74,8 +74,7 @@ def restore(trainer: Trainer, state: State, ledger: Iterable[bytes], *, more_dat
     trainer.solver.restore(state.weights, values["solver"])
     check_sum(trainer.solver)
     trainer.partition.restore(state.files, values["partition"], ledger)
-    trainer.state = RunState(trainer.solver.candidate())
-    trainer.state.restore_log(values)
+    trainer.state.restore_log(values, trainer.solver.candidate())
     if more_data:
         trainer.solver.bound()  # a pass that was under way is not continued
     else:

@@ -16,11 +16,15 @@ from distdual.cluster.dask_client import connect
 from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig, Config, SolverConfig, from_table
 from distdual.coordinator.async_trainer import MODES
+from distdual.coordinator.auto_slack import choice_of
 from distdual.coordinator.c_path import follow
 from distdual.coordinator.checkpoint import Checkpoint
-from distdual.coordinator.run import data_of, members_of, model_of, output_of, prior_of, problem_of, tidy
+from distdual.coordinator.outcome import Outcome
+from distdual.coordinator.result_model import model_of
+from distdual.coordinator.run_inputs import data_of, output_of, prior_of, problem_of
+from distdual.coordinator.run_output import members_of, tidy
 from distdual.coordinator.schedule import Cause
-from distdual.coordinator.trainer import Outcome, Trainer, choice_of
+from distdual.coordinator.trainer import Trainer
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.storage.claim import Claim, claimed
 from distdual.errors import InputError

@@ -12,9 +12,10 @@ import numpy as np
 from distdual.certificate.rebuild import Support
 from distdual.cluster.base import Executor
 from distdual.coordinator.slack_partition import SlackPartition
-from distdual.data.dataset import Dataset, TrainingData
+from distdual.data.dataset import Dataset
 from distdual.data.shard import Shard
 from distdual.data.storage.location import Location
+from distdual.data.training_data import TrainingData
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Ints
 from distdual.model.dual import Dual, GroupDual, Summary

@@ -7,6 +7,12 @@ data_spec        the declaration of what a problem's data sets are made of
 prepare_options  options of `prepare` that hold for every source
 validate         checks of blocks of examples before they are stored
 layout           the layout of a stored data set: its arrays, and the shape of chunk s of each
+layout_schema    the form of the attributes and tables of a data set
+zarr_store       Zarr stores in which missing chunks are errors
+zarr_description  the Zarr metadata of a data set, read and checked
+shard_arrays     the arrays of a shard, their lengths and checksum
+shard_checks     checks of shards that are read
+training_data    the contract of data sets that training reads
 dataset          stored data sets: opening one, and reading its shards
 in_memory        data sets in memory, which training reads like stored ones
 preprocess/      what `prepare` does to raw features, stored with data sets and models

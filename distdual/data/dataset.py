@@ -7,119 +7,38 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import google_crc32c
 import numpy as np
-import zarr
-import zarr.errors
-from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 from numpy.typing import NDArray
-from zarr.abc.store import ByteRequest, Store
-from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.sync import sync
-from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
-from distdual.data.layout import ATTRIBUTES, CHECKSUMS, FORMAT, LENGTHS, NORMS, SEPARATORS, ArraySpec, Axis, Layout
-from distdual.data.layout_schema import ATTRIBUTES as SCHEMA
-from distdual.data.layout_schema import check_layout, check_table_size, check_tables, check_zarr_array
-from distdual.data.shard import Block, Read, Runs, Shard, run_arrays
+from distdual.data.layout import Layout
+from distdual.data.layout_schema import check_tables
+from distdual.data.shard import Read, Runs, Shard
+from distdual.data.shard_arrays import checksum_of
 from distdual.data.shard_checks import check_norm, check_shard
 from distdual.data.storage.chunks import Chunks
-from distdual.data.storage.location import Location, check_regular, clear_errors
+from distdual.data.storage.location import Location, clear_errors
+from distdual.data.zarr_description import (
+    TABLES,
+    UNREADABLE,
+    DamagedError,
+    codecs_of,
+    damaged,
+    described,
+    open_group,
+    read_layout,
+    separator_of,
+    text_array,
+)
+from distdual.data.zarr_store import MissingChunkError, StrictStore, zarr_store
 from distdual.errors import InputError
 from distdual.kernels.rounding import MARGIN
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Ints
 
 CHANGED_ON_THE_WAY = "FlexibleChecksumError"  # botocore's: the object has another checksum than its server says
-PLAIN_ARRAY = "{}: this is a plain Zarr array; make a data set of it with `distdual prepare`, and --labels"
-TABLES: dict[str, tuple[str, int]] = {LENGTHS: ("int64", 2), NORMS: ("float64", 1), CHECKSUMS: ("uint32", 1)}
-
-# What Zarr raises about descriptions that it cannot read, and json about those nested too deeply.
-UNREADABLE = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-
-
-class MissingChunkError(Exception):
-    """A missing chunk, which Zarr would read as fill values."""
-
-
-class IncompleteError(InputError):
-    """A data set without its `complete` mark."""
-
-
-class DamagedError(InputError):
-    """A data set whose description is damaged."""
-
-
-class StrictStore(WrapperStore[Store]):
-    """A Zarr store that raises an error for missing chunks instead of filling them."""
-
-    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
-        if isinstance(self._store, LocalStore):
-            check_regular(self._store.root / key)
-        found = await super().get(key, prototype, byte_range)
-        if found is None and ("/c/" in key or "/c." in key):
-            raise MissingChunkError(key)
-        return found
-
-
-def zarr_store(location: Location, *, read_only: bool) -> Store:
-    if not location.remote:
-        _, path = location.filesystem()
-        return LocalStore(path, read_only=read_only)
-    fs, path = location.filesystem(asynchronous=True)
-    if not fs.async_impl:
-        fs = AsyncFileSystemWrapper(fs, asynchronous=True)
-    if hasattr(fs, "set_session"):
-        location.opened(lambda: sync(fs.set_session()))
-    return FsspecStore(fs, path=path, read_only=read_only)
-
-
-class TrainingData(Protocol):
-    """What training needs of a data set, stored or in memory."""
-
-    @property
-    def location(self) -> object:
-        """For messages."""
-
-    @property
-    def classes(self) -> tuple[str, ...]: ...
-
-    @property
-    def n_features(self) -> int: ...
-
-    @property
-    def ragged(self) -> bool:
-        """True if an example has several rows of features."""
-
-    @property
-    def n_shards(self) -> int: ...
-
-    @property
-    def n_examples(self) -> int: ...
-
-    @property
-    def first(self) -> Ints:
-        """(n_shards + 1,) number of the first example of each shard, and the number of all examples."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all shards in memory."""
-
-    @property
-    def shard_bytes(self) -> int:
-        """Bytes that reading a shard takes, on average; 0 if it is in memory already."""
-
-    @property
-    def fingerprint(self) -> str: ...
-
-    @property
-    def checksum(self) -> NDArray[np.uint32]:
-        """(n_shards,)"""
-
-    def open(self) -> "TrainingData": ...
-
-    def read(self, number: int, *, check: bool = True) -> Read: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,27 +192,6 @@ class Texts(Mapping[str, str]):
         return len(self.dataset.layout.texts)
 
 
-def text_array(name: str) -> str:
-    """The array that holds a text."""
-    return f"text_{name}"
-
-
-def shard_arrays(shard: Shard | Block, y: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """The arrays of a shard under their names in the data set; `y` is what its labels are stored as."""
-    columns = {"y": y, "cost": shard.cost, "margin": shard.margin, "tokens": shard.tokens}
-    given = {name: column for name, column in columns.items() if column is not None}
-    return {**shard.x.arrays(), **given, **run_arrays(shard.runs)}
-
-
-def checksum_of(arrays: dict[str, NDArray[Any]], layout: Layout, first: int | None = None) -> int:
-    """crc32c over the arrays of a shard, without padding; `first` is that of the first of them, if it is known."""
-    crc = first or 0
-    for spec in layout.arrays[first is not None :]:
-        flat = np.ascontiguousarray(arrays[spec.name], dtype=spec.dtype).reshape(-1)
-        crc = google_crc32c.extend(crc, flat.view(np.uint8))
-    return crc
-
-
 def natural(label: str) -> tuple[float, str]:
     """A sort key: numbers by value, then everything else by spelling."""
     try:
@@ -301,13 +199,6 @@ def natural(label: str) -> tuple[float, str]:
     except ValueError:
         value = math.inf
     return (value if math.isfinite(value) else math.inf), label
-
-
-def array_of(group: zarr.Group, name: str) -> zarr.Array[Any]:
-    found = group[name]
-    if not isinstance(found, zarr.Array):
-        raise KeyError(name)
-    return found
 
 
 def open_dataset(location: Location) -> Dataset:
@@ -344,78 +235,6 @@ def dataset_in(location: Location, store: StrictStore) -> Dataset:
     return Dataset(location, layout, lengths, largest_norm, checksum, Chunks(location, layout, codecs), texts)
 
 
-def codecs_of(location: Location, group: zarr.Group, layout: Layout, spec: ArraySpec) -> Any:
-    """How an array is stored, if it is as the layout says."""
-    metadata = array_of(group, spec.name).metadata.to_dict()
-    check_zarr_array(f"{location}: array {spec.name!r}", plain(metadata), spec, layout.chunk_shape(spec))
-    return metadata["codecs"]
-
-
-def described(location: Location, group: zarr.Group, name: str, dtype: str, dimensions: int = 1) -> zarr.Array[Any]:
-    """A table or a text, if it is of this form and fits in memory."""
-    found = array_of(group, name)
-    check_table_size(f"{location}: array {name!r}", plain(found.metadata.to_dict()), dtype, dimensions)
-    return found
-
-
-def plain(value: Any) -> Any:
-    """Zarr's description of an array as JSON has it."""
-    return json.loads(json.dumps(value, default=str))
-
-
-def damaged(error: BaseException, sentence: str) -> InputError:
-    """The error's own sentence if it has one, else the given one around it."""
-    own = f"{error}; prepare it again"
-    return DamagedError(own if isinstance(error, InputError) else sentence.format(error))
-
-
-def separator_of(location: Location, group: zarr.Group, layout: Layout) -> str:
-    """What stands between the numbers in the names of chunks, the same in all arrays."""
-    encodings = [array_of(group, spec.name).metadata.to_dict()["chunk_key_encoding"] for spec in layout.arrays]
-    for separator in SEPARATORS:
-        if all(found == {"name": "default", "configuration": {"separator": separator}} for found in encodings):
-            return separator
-    raise InputError(f"{location}: its arrays name their chunks in different ways; prepare it again")
-
-
-def open_group(location: Location, store: Store, mode: Literal["r", "r+"] = "r") -> zarr.Group:
-    try:
-        return zarr.open_group(store, mode=mode, zarr_format=3)
-    except zarr.errors.ContainsArrayError:
-        raise InputError(PLAIN_ARRAY.format(location)) from None
-    except (zarr.errors.GroupNotFoundError, FileNotFoundError, NotADirectoryError):
-        raise InputError(f"{location}: there is no data set; make one with `distdual prepare`") from None
-    except UNREADABLE as error:
-        raise damaged(error, f"{location}: zarr.json is damaged ({{}}); prepare it again") from None
-
-
-def read_layout(location: Location, group: zarr.Group) -> Layout:
-    attributes = check_attributes(location, dict(group.attrs).get(ATTRIBUTES))
-    try:
-        SCHEMA(f"{location}: zarr.json", attributes)
-        layout = Layout.from_attributes(attributes)
-        check_layout(f"{location}: zarr.json", layout)
-    except InputError as error:
-        raise DamagedError(f"{error}; prepare it again") from None
-    return layout
-
-
-def check_attributes(location: Location, attributes: Any) -> dict[str, Any]:
-    if not isinstance(attributes, dict) or type(attributes.get("format")) is not int:
-        raise InputError(
-            f"{location}: this Zarr group is not a distdual data set; if it holds arrays of features and labels, "
-            "make a data set of them with `distdual prepare`"
-        )
-    if attributes["format"] > FORMAT:
-        raise InputError(
-            f"{location}: data format {attributes['format']} is newer than {FORMAT}, "
-            "the newest this version reads; upgrade distdual"
-        )
-    if not attributes.get("complete"):
-        raise IncompleteError(f"{location}: the data set is incomplete: its `prepare` was interrupted; run it again")
-    return attributes
-
-
 KEPT_OPEN = 4  # data sets a process works on at a time; older ones need not stay open
 _opened: dict[str, Dataset] = {}
 _opening = threading.Lock()
@@ -437,11 +256,3 @@ def open_once(location: Location, fingerprint: str, n_shards: int) -> Dataset:
                 del _opened[next(iter(_opened))]
             _opened[key] = found
         return _opened[key]
-
-
-def axis_length(block: Block, axis: Axis) -> int:
-    if axis == "value":
-        return int(block.x.indptr[-1]) if isinstance(block.x, CsrRows) else 0
-    if block.runs and axis in block.runs:
-        return len(block.runs[axis].values)
-    return block.n_examples if axis == "example" else len(block.y)

@@ -13,9 +13,9 @@ import zarr
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from distdual.data.dataset import zarr_store
 from distdual.data.sources.arrow import arrow
 from distdual.data.storage.location import PARTIAL, Location, clear_errors
+from distdual.data.zarr_store import zarr_store
 from distdual.errors import InputError
 
 Rows = Mapping[str, NDArray[Any]]  # columns of some rows; the first is the prediction

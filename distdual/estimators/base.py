@@ -16,8 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig, SolverConfig, convert, parse
-from distdual.coordinator.run import check_columns, dual_of, single_dual, summarise
-from distdual.coordinator.trainer import Outcome, Trainer
+from distdual.coordinator.outcome import Outcome
+from distdual.coordinator.result_model import dual_of, single_dual, summarise
+from distdual.coordinator.run_inputs import check_columns
+from distdual.coordinator.trainer import Trainer
 from distdual.coordinator.warm_start import FREE_TO_CHANGE, carry_over
 from distdual.data.dataset import Dataset
 from distdual.data.in_memory import MemoryDataset, coded_in_memory

@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig
 from distdual.coordinator.latent_loop import train_latent
-from distdual.coordinator.run import check_columns, summarise
+from distdual.coordinator.result_model import summarise
+from distdual.coordinator.run_inputs import check_columns
 from distdual.coordinator.trainer import Trainer
 from distdual.data.dataset import Dataset
 from distdual.data.shard import Block

@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from distdual.config import Config
-from distdual.coordinator.run import output_of, train
+from distdual.coordinator.run import train
+from distdual.coordinator.run_inputs import output_of
 from distdual.data.storage.location import Location, without_secrets
 from distdual.errors import ClusterError, InputError, Superseded, Suspended
 from distdual.jobs.job_record import LOG, Record, forget_asking, is_asked_to_end, read, save

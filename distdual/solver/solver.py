@@ -171,6 +171,10 @@ class Solver:
         known = 0.0 < self.claim < np.inf and 0.0 < gap <= MOST_OFF * self.claim
         self.trust = gap / self.claim if known else np.inf
 
+    def distrust(self) -> None:
+        """Forget how far off UB′ was: the scan was of another problem than the cached one."""
+        self.trust = np.inf
+
     def _sweep_active(self, full: Sweep) -> tuple[float, int]:
         """Sweep over the active groups while that pays; return gain and work, including the full sweep."""
         view, n = self._arrays(), self.cache.n_groups

@@ -13,8 +13,8 @@ from distdual.cluster.open_executor import open_executor
 from distdual.cluster.threads import InlineExecutor
 from distdual.config import ClusterConfig, LocalCluster, SolverConfig
 from distdual.coordinator.async_trainer import AsyncTrainer, Flight, ahead, still_violated
+from distdual.coordinator.outcome import Outcome
 from distdual.coordinator.schedule import Pass, Piece, cut_pieces, cut_rounds
-from distdual.coordinator.trainer import Outcome
 from distdual.data.dataset import open_dataset
 from distdual.kernels.row_copies import packed
 from distdual.report.round_log import Round

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from distdual.cluster.threads import InlineExecutor
 from distdual.config import SolverConfig
-from distdual.coordinator.trainer import Outcome, Trainer
+from distdual.coordinator.outcome import Outcome
+from distdual.coordinator.trainer import Trainer
 from distdual.data.in_memory import MemoryDataset, in_memory
 from distdual.problems.binary import Binary
 from distdual.solver.regularizer import Prior

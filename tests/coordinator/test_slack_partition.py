@@ -11,8 +11,9 @@ import pytest
 from distdual import train, verify
 from distdual.cluster.threads import InlineExecutor
 from distdual.config import SolverConfig
+from distdual.coordinator.outcome import Outcome
 from distdual.coordinator.run import Result
-from distdual.coordinator.trainer import Outcome, Trainer
+from distdual.coordinator.trainer import Trainer
 from distdual.data.in_memory import in_memory
 from distdual.data.prepare.api import prepare_arrays
 from distdual.data.storage.location import Location

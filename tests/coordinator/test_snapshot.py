@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from distdual.cluster.threads import InlineExecutor
 from distdual.config import SolverConfig
 from distdual.coordinator.checkpoint import ARRAYS, contents
+from distdual.coordinator.outcome import Outcome
 from distdual.coordinator.snapshot import State, pack, restore, with_infinity, without_infinity
-from distdual.coordinator.trainer import Outcome, Trainer
+from distdual.coordinator.trainer import Trainer
 from distdual.data.in_memory import MemoryDataset
 from distdual.data.shard import Shard
 from distdual.data.storage.location import Location

@@ -11,8 +11,9 @@ from distdual.cluster.threads import InlineExecutor
 from distdual.config import ClusterConfig, LocalCluster, SolverConfig
 from distdual.coordinator import schedule
 from distdual.coordinator.async_trainer import MODES
+from distdual.coordinator.outcome import Outcome
 from distdual.coordinator.schedule import PIECE_WORK
-from distdual.coordinator.trainer import Outcome, Trainer
+from distdual.coordinator.trainer import Trainer
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.in_memory import in_memory
 from distdual.data.prepare.api import prepare_arrays

@@ -11,11 +11,12 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distdual.data.dataset import DamagedError, open_dataset
+from distdual.data.dataset import open_dataset
 from distdual.data.layout import ATTRIBUTES, Layout
 from distdual.data.layout_schema import ATTRIBUTES as SCHEMA
 from distdual.data.layout_schema import check_layout
 from distdual.data.storage.location import Location
+from distdual.data.zarr_description import DamagedError
 from distdual.errors import InputError
 from distdual.memory import memory_limit
 from tests.build import compiling, examples, write

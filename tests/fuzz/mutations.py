@@ -12,8 +12,8 @@ import google_crc32c
 import numpy as np
 from numcodecs import blosc
 
-from distdual.data.dataset import checksum_of
 from distdual.data.layout import Layout
+from distdual.data.shard_arrays import checksum_of
 
 Random = np.random.Generator
 

@@ -144,7 +144,7 @@ def test_arrays_are_chosen_where_a_file_has_others(folder: Path, capsys: Any, tm
 
 def test_zarr_arrays_are_prepared(location: Any) -> None:
     x, y, *_ = examples(3, 90, 4)
-    from distdual.data.dataset import zarr_store
+    from distdual.data.zarr_store import zarr_store
 
     group = zarr.create_group(zarr_store(location / "plain", read_only=False))
     group.create_array("x", data=x, chunks=(7, 2))

@@ -10,7 +10,7 @@ from typing import Any
 import zarr
 from numpy.typing import NDArray
 
-from distdual.data.dataset import array_of, open_dataset, open_group, text_array, zarr_store
+from distdual.data.dataset import open_dataset
 from distdual.data.layout import TABLE_CHUNK
 from distdual.data.prepare.writer import MANY, DatasetWriter
 from distdual.data.prepare.zarr_arrays import resized
@@ -20,6 +20,8 @@ from distdual.data.storage.claim import Claim
 from distdual.data.storage.conditional import version_of
 from distdual.data.storage.location import Location, clear_errors
 from distdual.data.validate import form_of
+from distdual.data.zarr_description import array_of, open_group, text_array
+from distdual.data.zarr_store import zarr_store
 from distdual.errors import InputError
 
 

@@ -4,10 +4,11 @@ import contextlib
 import re
 from typing import NamedTuple
 
-from distdual.data.dataset import DamagedError, IncompleteError, open_dataset
+from distdual.data.dataset import open_dataset
 from distdual.data.layout import SEPARATORS
 from distdual.data.storage.conditional import version_of
 from distdual.data.storage.location import Location
+from distdual.data.zarr_description import DamagedError, IncompleteError
 from distdual.errors import InputError
 
 

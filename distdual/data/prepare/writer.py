@@ -21,13 +21,6 @@ from zarr.core.sync import sync
 from zarr.storage import MemoryStore, StorePath
 
 from distdual.data.data_spec import DataSpec
-from distdual.data.dataset import (
-    axis_length,
-    checksum_of,
-    shard_arrays,
-    text_array,
-    zarr_store,
-)
 from distdual.data.layout import (
     CHECKSUMS,
     LENGTHS,
@@ -42,6 +35,7 @@ from distdual.data.prepare.destination import found_at
 from distdual.data.prepare.shard_cuts import SHARD_BYTES, chunk_lengths, index_dtype, shard_ends
 from distdual.data.prepare.zarr_arrays import WRITE_ZEROS, description, json_of, resized
 from distdual.data.shard import Block, join_blocks
+from distdual.data.shard_arrays import axis_length, checksum_of, shard_arrays
 from distdual.data.sources.base import Attached
 from distdual.data.storage.claim import Claim
 from distdual.data.storage.conditional import ChangedError, version_of, write_if
@@ -56,6 +50,8 @@ from distdual.data.validate import (
     normal_block,
     row_of,
 )
+from distdual.data.zarr_description import text_array
+from distdual.data.zarr_store import zarr_store
 from distdual.errors import InputError, Superseded
 from distdual.kernels.rows import CsrRows, Features
 from distdual.problems.registry import class_of

@@ -8,11 +8,11 @@ import zarr
 import zarr.errors
 from numpy.typing import NDArray
 
-from distdual.data.dataset import zarr_store
 from distdual.data.shard import Block
 from distdual.data.sources.arrays import Stream, assemble, check_real, dense_rows
 from distdual.data.sources.open_file import BLOCK_BYTES
 from distdual.data.storage.location import Location, clear_errors
+from distdual.data.zarr_store import zarr_store
 from distdual.errors import InputError
 from distdual.kernels.rows import DenseRows
 

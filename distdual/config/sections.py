@@ -1,25 +1,15 @@
-"""The configuration of a run: one frozen dataclass per section, read from TOML and checked."""
+"""The sections of a configuration and their keys: one frozen dataclass per section."""
 
 import dataclasses
-import difflib
 import math
 import re
-import tomllib
-import types
-import typing
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
+from distdual.config.checks import check_address, check_choice, check_pattern, check_seconds, check_url, index_range
 from distdual.errors import InputError
 
-T = TypeVar("T")
-
 RETRY_SECONDS = 60.0
-ADDRESS = re.compile(
-    r"((?P<protocol>tcp|tls|ws|wss|ucx)://)?(?P<host>\[[\da-fA-F:.]+\]|[^\s/:\[\]]+)(:(?P<port>\d{1,5}))?"
-)
 TLS = ("tls_ca", "tls_cert", "tls_key")  # keys of [cluster]
 SCHEDULES = ("slope", "gap", "one-pass", "ratio:R", "reprocess:K", "mine", "batch")
 MODES = ("deterministic", "async")
@@ -27,30 +17,6 @@ SLACKS = ("auto", "example", "block:N", "shard", "all")
 STREAMS = ("auto", "yes", "no")
 PRUNES = ("aggressive", "idle:N", "never")
 DUALS = ("full", "summary")
-
-
-def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
-
-
-def check_pattern(name: str, value: str, choices: Sequence[str]) -> None:
-    """Like check_choice, where a choice such as "idle:N" stands for a word and a positive integer."""
-    word, colon, number = value.partition(":")
-    fits = any(choice.partition(":")[0] == word and (":" in choice) == bool(colon) for choice in choices)
-    if not fits or (colon and not (number.isascii() and number.isdigit() and int(number) > 0)):
-        raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
-
-
-def check_seconds(name: str, value: float) -> None:
-    if not 0 <= value < math.inf:
-        raise InputError(f"{name} must be a number of seconds, got {value}")
-
-
-def check_address(name: str, address: str) -> None:
-    """Refuse early what Dask would report late or unclearly."""
-    if not ADDRESS.fullmatch(address):
-        raise InputError(f"{name} {address}: not an address; expected one such as tcp://10.0.0.1:8786")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,16 +147,6 @@ class PriorConfig:
             index_range(item)
 
 
-def index_range(item: Any) -> range:
-    """Indices of the weights that `item` names: an index or "first:last"."""
-    if isinstance(item, int) and not isinstance(item, bool) and item >= 0:
-        return range(item, item + 1)
-    found = re.fullmatch(r"(\d+):(\d+)", item) if isinstance(item, str) else None
-    if found and int(found[1]) < int(found[2]):
-        return range(int(found[1]), int(found[2]))
-    raise InputError(f'prior.nonnegative takes numbers from 0 and ranges such as "0:10", got {item!r}')
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalCluster:
     workers: int = 2
@@ -318,162 +274,3 @@ class Config:
         solver = sections["solver"]
         sections["solver"] = {key: value for key, value in solver.items() if value != math.inf}  # JSON has no infinity
         return sections
-
-
-def load(path: str | Path, settings: Sequence[str] = (), cluster: Mapping[str, Any] | None = None) -> Config:
-    """Read a TOML file and apply settings such as "solver.C=0.1"; keys of `cluster` take precedence over both."""
-    table = read_table(path)
-    written = dict(output) if isinstance(output := table.get("output"), dict) else {}
-    for setting in settings:
-        apply(table, setting)
-    if isinstance(output := table.get("output"), dict):
-        move_log(output, written)
-    if cluster and isinstance(section := table.setdefault("cluster", {}), dict):
-        if "scheduler" in cluster:
-            section.pop("local", None)
-        section.update(cluster)
-    return from_table(table, str(path))
-
-
-def move_log(output: dict[str, Any], written: Mapping[str, Any]) -> None:
-    """Where settings move output.url but not output.log, name the log after the new model: a run, a log.
-
-    The log stays a local file: next to the model, or in its old folder if the model is remote.
-    """
-    url, log = output.get("url"), output.get("log")
-    if not (isinstance(url, str) and isinstance(log, str)) or url == written.get("url") or log != written.get("log"):
-        return
-    model = Path(url.rstrip("/"))
-    folder = Path(log).parent if "://" in url else model.parent
-    output["log"] = (folder / f"{model.name}.jsonl").as_posix()
-
-
-def read_table(path: str | Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}; expected a TOML file") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path}: not a TOML file: {error}") from None
-
-
-def from_table(table: Mapping[str, Any], source: str = "config") -> Config:
-    """Check a table of sections and turn it into a Config; error messages name it `source`."""
-    sections = dict(table)
-    problem = sections.get("problem")
-    if isinstance(problem, Mapping):
-        options = {key: value for key, value in problem.items() if key != "kind"}
-        kind = {"kind": problem["kind"]} if "kind" in problem else {}
-        sections["problem"] = {**kind, "options": options}
-    try:
-        return parse(Config, sections, source)
-    except InputError as error:
-        text = str(error) if str(error).startswith(source) else f"{source}: {error}"
-        needs = "; a run needs data.url, problem.kind and output.url" if text.endswith(" is missing") else ""
-        raise InputError(text + needs) from None
-
-
-def apply(table: dict[str, Any], setting: str) -> None:
-    """Set one "section.key=value" in `table`; a value that is not valid TOML is taken as a string."""
-    name, equals, text = setting.partition("=")
-    keys = [key.strip() for key in name.split(".")]
-    if not equals or len(keys) < 2 or not all(keys):
-        raise InputError(f"--set {name}: expected section.key=value, for example solver.C=0.1")
-    for key in keys[:-1]:
-        table = table.setdefault(key, {})
-        if not isinstance(table, dict):
-            raise InputError(f"--set {name}: {key} is a value, not a section")
-    table[keys[-1]] = toml_value(text)
-
-
-def toml_value(text: str) -> Any:
-    """`text` parsed as a TOML value, or unchanged if it is none."""
-    try:
-        found = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
-        return text
-    return found["value"] if len(found) == 1 else text
-
-
-def parse(cls: type[T], table: Any, source: str, prefix: str = "") -> T:
-    """Build the dataclass `cls` from a TOML table; refuse unknown keys, missing keys and values of a wrong type."""
-    if not isinstance(table, Mapping):
-        raise InputError(f"{source}: {prefix.rstrip('.')} must be a section, got {shown_setting(prefix, table)}")
-    fields = {f.name: f for f in dataclasses.fields(cast(Any, cls))}
-    hints = typing.get_type_hints(cls)
-    for key in table:
-        if key not in fields:
-            raise InputError(f"{source}: unknown key {prefix}{key}{nearest(str(key), fields, prefix)}")
-    for name, spec in fields.items():
-        required = spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
-        if required and name not in table:
-            raise InputError(f"{source}: {prefix}{name} is missing")
-    values = {key: convert(hints[key], value, source, prefix + key) for key, value in table.items()}
-    try:
-        return cls(**values)
-    except InputError as error:
-        raise InputError(f"{source}: {error}") from None
-
-
-def convert(hint: Any, value: Any, source: str, name: str) -> Any:
-    """Check `value` against a type hint; an int may stand for a float, nothing else is converted."""
-    if isinstance(hint, types.UnionType):
-        if value is None:
-            return None
-        options = [option for option in typing.get_args(hint) if option is not types.NoneType]
-        hint = str if str in options and isinstance(value, str) else options[0]
-    if dataclasses.is_dataclass(hint):
-        return parse(cast(type[Any], hint), value, source, name + ".")
-    kind = typing.get_origin(hint) or hint
-    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**1023:
-        return float(value)
-    if (kind is not bool and isinstance(value, bool)) or not isinstance(value, kind):
-        called = {
-            float: "a number",
-            int: "a whole number",
-            str: "a string",
-            bool: "true or false",
-            dict: "a table",
-            list: "a list",
-        }
-        raise InputError(
-            f"{source}: {name} must be {called.get(kind, kind.__name__)}, got {shown_setting(name, value)}"
-        )
-    return value
-
-
-def shown_setting(name: str, value: Any) -> str:
-    """`value` as shown in error messages, with nothing that could hold credentials."""
-    if isinstance(value, Mapping):
-        return "a table"
-    if isinstance(value, list):
-        return "a list"
-    if "storage_options" in name:
-        return "something else"
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}…"
-
-
-def nearest(key: str, known: Mapping[str, Any], prefix: str = "") -> str:
-    """The suggestion that ends an error message about an unknown key."""
-    if not known:
-        return "; there are none"
-    folded = {name.casefold(): name for name in known}
-    close = difflib.get_close_matches(key.casefold(), folded, n=1, cutoff=0.5)
-    if close:
-        return f"; did you mean {prefix}{folded[close[0]]}?"
-    return f"; known are {', '.join(prefix + name for name in sorted(known))}"
-
-
-def check_url(name: str, url: str) -> None:
-    """Refuse a URL that is empty or holds credentials, since URLs are displayed and recorded."""
-    if not url.strip():
-        raise InputError(f"{name} must name a folder, got an empty string")
-    for protocol, host in re.findall(r"(\w+)://([^/]*)", url):
-        # A secret may itself hold a slash; no bucket but an access point (arn:…) has a colon in its name.
-        colon = protocol in ("s3", "s3a") and ":" in host and not host.startswith("arn:")
-        if "@" in host or colon:
-            raise InputError(
-                f"{name} holds credentials before its host or bucket; "
-                "give them in storage_options or in the environment instead"
-            )

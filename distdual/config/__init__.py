@@ -1,0 +1,71 @@
+"""The configuration of a run.
+
+checks       checks of single values
+sections     the keys of each section, with defaults and explanations
+typed_table  TOML tables as dataclasses
+read_config  files and settings as a Config
+"""
+
+from distdual.config.checks import (
+    ADDRESS,
+    check_address,
+    check_choice,
+    check_pattern,
+    check_seconds,
+    check_url,
+    index_range,
+)
+from distdual.config.read_config import apply, from_table, load
+from distdual.config.sections import (
+    DUALS,
+    MODES,
+    PRUNES,
+    RETRY_SECONDS,
+    SCHEDULES,
+    SLACKS,
+    STREAMS,
+    TLS,
+    ClusterConfig,
+    Config,
+    DataConfig,
+    LocalCluster,
+    OutputConfig,
+    PriorConfig,
+    ProblemConfig,
+    SolverConfig,
+)
+from distdual.config.typed_table import convert, nearest, parse, read_table, toml_value
+
+__all__ = [
+    "ADDRESS",
+    "DUALS",
+    "MODES",
+    "PRUNES",
+    "RETRY_SECONDS",
+    "SCHEDULES",
+    "SLACKS",
+    "STREAMS",
+    "TLS",
+    "ClusterConfig",
+    "Config",
+    "DataConfig",
+    "LocalCluster",
+    "OutputConfig",
+    "PriorConfig",
+    "ProblemConfig",
+    "SolverConfig",
+    "apply",
+    "check_address",
+    "check_choice",
+    "check_pattern",
+    "check_seconds",
+    "check_url",
+    "convert",
+    "from_table",
+    "index_range",
+    "load",
+    "nearest",
+    "parse",
+    "read_table",
+    "toml_value",
+]

@@ -1,0 +1,77 @@
+"""The run log: one line for each round, with the bounds, the costs and what happened since the last line."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from distdual.coordinator.run_state import RunState
+from distdual.coordinator.scanner import Scanner
+from distdual.coordinator.slack_partition import SlackPartition
+from distdual.report.round_log import Round
+from distdual.solver.solver import Solver
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Writes lines into the run's history, the log and `watch`."""
+
+    state: RunState
+    solver: Solver
+    partition: SlackPartition
+    scanner: Scanner
+    watch: Callable[[Round], None]
+
+    def record(self, n_shards: int, *, certify: bool) -> None:
+        """Write a line about a round that scanned `n_shards` shards."""
+        line = self._line(n_shards, certify=certify)
+        self.state.history.append(line)
+        log.info(
+            "round=%d version=%d lower=%.6g upper=%.6g gap=%.2e rows=%d scanned=%d/%d solve=%.1fs scan=%.1fs",
+            self.state.totals.rounds,
+            line.version,
+            line.lower,
+            line.upper,
+            line.gap,
+            line.cache_rows,
+            n_shards,
+            len(self.scanner.first) - 1,
+            self.state.totals.ascent_seconds,
+            self.state.totals.wait_seconds,
+        )
+        self.watch(line)
+
+    def note(self, event: str) -> None:
+        """Write a line about an event between two passes."""
+        self.partition.events.append(event)
+        self.record(0, certify=False)
+
+    def _line(self, n_shards: int, *, certify: bool) -> Round:
+        state, solver = self.state, self.solver
+        state.totals.coalesced = self.partition.coalesced
+        since = self.scanner.take_since()
+        return Round(
+            state.seconds,
+            state.version,
+            n_shards,
+            certify,
+            solver.lower,
+            state.best_upper,
+            state.gap(solver.lower),
+            state.estimate,
+            len(solver.cache),
+            solver.cache.nbytes,
+            solver.n_support,
+            state.totals.as_dict(),
+            str(self.partition.slack),
+            [*self.partition.take_events(), *self._faults()],
+            since.staleness,
+            since.workers,
+        )
+
+    def _faults(self) -> list[str]:
+        """Faults on the cluster since the last line, all of them recovered."""
+        executor = self.scanner.executor
+        events, executor.events = executor.events, []
+        return events

@@ -1,0 +1,128 @@
+"""What a run starts from, as its configuration says: locations, problem, prior and first model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from distdual.cluster.open_executor import check_examples
+from distdual.config import Config, SolverConfig, index_range
+from distdual.coordinator.latent_loop import check_possible
+from distdual.data.dataset import Dataset, open_dataset
+from distdual.data.storage.location import Location
+from distdual.errors import InputError
+from distdual.kernels.rows import Floats
+from distdual.model.dual import read_npy
+from distdual.model.io import (
+    Model,
+    load_model,
+)
+from distdual.problems.base import Problem
+from distdual.problems.latent.base import LatentProblem
+from distdual.problems.registry import class_of, is_own, make_problem
+from distdual.solver.regularizer import Prior
+
+
+@dataclass(frozen=True, slots=True)
+class RunInputs:
+    """What a run starts from, opened and checked."""
+
+    config: Config
+    output: Location
+    dataset: Dataset
+    problem: Problem
+    prior: Prior
+    solver: SolverConfig  # as in `config`, with what the problem requires
+
+
+def run_inputs(config: Config) -> RunInputs:
+    """Open the data set, make the problem, and read the prior."""
+    dataset = open_dataset(data_of(config))
+    problem = problem_of(config, dataset)
+    solver = config.solver
+    if isinstance(problem, LatentProblem):
+        check_possible(problem, solver.slack, solver.cache_bytes)
+        solver = replace(solver, slack="example")
+    return RunInputs(config, output_of(config), dataset, problem, prior_of(config, problem.n_weights), solver)
+
+
+def data_of(config: Config) -> Location:
+    return Location(config.data.url, config.data.storage_options, config.data.retry_seconds)
+
+
+def output_of(config: Config) -> Location:
+    return Location(config.output.url, config.output.storage_options, config.output.retry_seconds)
+
+
+def problem_of(config: Config, dataset: Dataset) -> Problem:
+    """The problem of [problem], built for this data set."""
+    kind, prepared = config.problem.kind, dataset.layout.kind
+    if not is_own(kind) and kind != prepared:
+        check_prepared(kind, dataset)
+    problem = fit_problem(kind, config.problem.options, dataset)
+    check_columns(dataset, problem)
+    return problem
+
+
+def fit_problem(kind: str, options: Mapping[str, Any], dataset: Dataset) -> Problem:
+    layout, classes = dataset.layout, dataset.classes
+    return make_problem(kind, options, n_features=layout.n_features, classes=classes, texts=dataset.texts)
+
+
+def check_prepared(kind: str, dataset: Dataset) -> None:
+    """Refuse data prepared for an incompatible problem, and name the remedy."""
+    class_of(kind)
+    try:
+        check_examples(dataset, fit_problem(kind, {}, dataset))
+    except InputError as error:
+        place, prepared = str(dataset.location), dataset.layout.kind
+        found = str(error).removeprefix(f"{place}: ")
+        raise InputError(
+            f"{place}: {found}; it was prepared for problem.kind = {prepared!r}: "
+            f"train that, or prepare it again with --problem {kind}"
+        ) from None
+
+
+def start_of(config: Config) -> Model | None:
+    """The model of solver.start; user code is loaded only if the config names it."""
+    if config.solver.start is None:
+        return None
+    return load_model(Location(config.solver.start, config.data.storage_options), own_kind(config))
+
+
+def own_kind(config: Config) -> str | None:
+    return config.problem.kind if is_own(config.problem.kind) else None
+
+
+def check_columns(dataset: Dataset, problem: Problem) -> None:
+    """Refuse a column that the problem does not use, rather than ignore it."""
+    if "margin" in dataset.layout.columns and not problem.uses_margin:
+        raise InputError(
+            f"{dataset.location}: the data set has a margin column, which a {problem.kind} problem does not use; "
+            "prepare it without"
+        )
+
+
+def prior_of(config: Config, n_weights: int) -> Prior:
+    """The prior of [prior], with its files read."""
+    told, options = config.prior, config.data.storage_options
+    mean = read_weights(told.mean, options, own_kind(config)) if told.mean else None
+    precision: Floats | None = None
+    if isinstance(told.precision, str):
+        precision = read_array(told.precision, options, (1, 2))
+    elif told.precision != 1.0:
+        precision = np.full(n_weights, told.precision)
+    ranges = [np.arange(found.start, found.stop) for found in map(index_range, told.nonnegative)]
+    nonnegative = np.unique(np.concatenate(ranges)) if ranges else None
+    return Prior(n_weights, mean, precision, nonnegative)
+
+
+def read_weights(url: str, options: Mapping[str, Any], own: str | None) -> Floats:
+    """The weights of a model folder or a .npy file."""
+    return read_array(url, options, (1,)) if url.endswith(".npy") else load_model(Location(url, options), own).w
+
+
+def read_array(url: str, options: Mapping[str, Any], dimensions: tuple[int, ...]) -> Floats:
+    folder, _, name = url.rpartition("/")
+    return read_npy(Location(folder or ".", options), name, np.float64, dimensions)

@@ -1,0 +1,101 @@
+"""The scans of a run: publish weights, send pieces to workers, check the reports and count their costs."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from distdual.cluster.base import Executor
+from distdual.coordinator.report_checks import check_report
+from distdual.coordinator.run_state import RunState
+from distdual.coordinator.schedule import Piece, cut_expensive
+from distdual.coordinator.slack_partition import SlackPartition
+from distdual.kernels.row_copies import rows_nbytes
+from distdual.kernels.rows import Floats, Ints
+from distdual.report.round_log import Since
+from distdual.scan.cv_folds import Fold
+from distdual.scan.group_members_file import Notes
+from distdual.scan.scan import Scan, ShardReport
+from distdual.scan.slack import Slack
+from distdual.solver.solver import Solver
+
+NOTHING: Any = np.empty(0, dtype=np.uint64)
+NO_NOTES: Mapping[int, tuple[Notes, ...]] = {}
+
+
+@dataclass(slots=True)
+class Scanner:
+    """Runs scans of the executor's problem; costs go into the run's state."""
+
+    executor: Executor
+    first: Ints  # number of the first example of each shard
+    solver: Solver
+    partition: SlackPartition
+    state: RunState
+    fold: Fold | None = None  # examples to leave out
+    since: Since = field(default_factory=lambda: Since(time.perf_counter()))
+
+    def publish(self, w: Floats) -> int:
+        """Send weights to workers; return their version."""
+        version = self.state.next_version()
+        self.executor.publish(version, w)
+        self.state.totals.published_bytes += w.nbytes
+        return version
+
+    def scan(
+        self, pieces: tuple[Piece, ...], w: Floats, slack: Slack, recent: Mapping[int, tuple[Notes, ...]] = NO_NOTES
+    ) -> tuple[list[Scan], list[ShardReport]]:
+        """Scan the pieces at w, cut where the oracle is expensive; scans and reports are in the order of examples.
+
+        `recent` maps a shard to members files to search instead of calling the oracle.
+        """
+        version = self.publish(w)
+        if not recent:
+            pieces = cut_expensive(pieces, self.executor.problem.oracle_work, slack)
+        scans = [
+            self.scan_of(p, version, slack, recent.get(p.shard, ()), ticket) for ticket, p in enumerate(sorted(pieces))
+        ]
+        begin = time.perf_counter()
+        reports = sorted(self.executor.reports(scans), key=lambda report: report.ticket)
+        self.state.totals.wait_seconds += time.perf_counter() - begin
+        self.state.totals.rounds += 1
+        for scan, report in zip(scans, reports, strict=True):
+            self.count(report, scan)
+        return scans, reports
+
+    def scan_of(
+        self, piece: Piece, version: int, slack: Slack, recent: tuple[Notes, ...] = (), ticket: int = 0
+    ) -> Scan:
+        """The scan of a piece, for a worker to carry out."""
+        notes = self.partition.notes(piece.shard, slack)
+        known = self._known(piece)
+        return Scan(piece.shard, version, known, piece.begin, piece.end, slack, notes, recent, self.fold, ticket)
+
+    def count(self, report: ShardReport, scan: Scan) -> None:
+        """Check a report and add up its costs."""
+        check_report(report, scan, self.first, self.executor.problem.n_weights)
+        self.solver.meet(report.magnitude)
+        totals = self.state.totals
+        totals.oracle_calls += report.n_examples
+        totals.offenders += len(report.offenders.margin)
+        totals.wire_bytes += rows_nbytes(report.offenders.rows)
+        totals.bytes_read += report.bytes_read
+        totals.gets += report.gets
+        totals.read_seconds += report.read_seconds
+        totals.scan_seconds += report.compute_seconds
+        self.since.add(report, self.state.version - 1 - report.version)
+
+    def take_since(self) -> Since:
+        """What arrived since the last call."""
+        since, self.since = self.since, Since(time.perf_counter())
+        idle = self.executor.slots * (self.since.seconds - since.seconds) - since.busy
+        self.state.totals.idle_seconds += max(0.0, idle)
+        return since
+
+    def _known(self, piece: Piece) -> Any:
+        if self.partition.slack.is_all:  # each report is one part of a row: all are needed
+            return NOTHING
+        first = int(self.first[piece.shard])
+        return self.solver.cache.known(first + piece.begin, first + piece.end)
