@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from distdual.certificate.verify import Verification, verify
     from distdual.coordinator.run import Result, train
     from distdual.coordinator.sweep_c import Sweep, sweep
-    from distdual.estimators import SVC, SVR, ChainSVM, LatentSVM, StructuralSVM
+    from distdual.estimators import SVC, SVR, ChainSVM, LatentSVM, LinearSVC, LinearSVR, StructuralSVM
     from distdual.jobs.submit import Job, submit
     from distdual.model.io import load_model
     from distdual.model.predict import Predictions, predict
@@ -31,6 +31,8 @@ __all__ = [
     "Job",
     "LatentSVM",
     "LatentUserProblem",
+    "LinearSVC",
+    "LinearSVR",
     "Predictions",
     "Result",
     "StructuralSVM",
@@ -66,6 +68,8 @@ _HOME = {
     "SVR": "estimators",
     "ChainSVM": "estimators",
     "LatentSVM": "estimators",
+    "LinearSVC": "estimators",
+    "LinearSVR": "estimators",
     "StructuralSVM": "estimators",
 }
 

@@ -8,6 +8,7 @@ base: solver parameters, fit and partial_fit, for all estimators.
 linear: coef_, intercept_ and scores, for the next three.
 classifier: SVC.
 regressor: SVR.
+drop_in: LinearSVC and LinearSVR.
 latent: LatentSVM.
 structured_base: prediction and scores by the problem itself, for the next two.
 chain: ChainSVM.
@@ -16,8 +17,9 @@ structural: StructuralSVM.
 
 from distdual.estimators.chain import ChainSVM
 from distdual.estimators.classifier import SVC
+from distdual.estimators.drop_in import LinearSVC, LinearSVR
 from distdual.estimators.latent import LatentSVM
 from distdual.estimators.regressor import SVR
 from distdual.estimators.structural import StructuralSVM
 
-__all__ = ["SVC", "SVR", "ChainSVM", "LatentSVM", "StructuralSVM"]
+__all__ = ["SVC", "SVR", "ChainSVM", "LatentSVM", "LinearSVC", "LinearSVR", "StructuralSVM"]

@@ -2,10 +2,11 @@
 
 import copy
 import math
+import re
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,16 +92,20 @@ class DualEstimator(BaseEstimator, ABC):
     client: Any = None
     storage_options: dict[str, Any] | None = None
 
+    _solver_names: ClassVar = {name: name for name in ("C", "gap", "schedule", "prune", "max_passes", "max_seconds")}
+
     # --- training
 
     def _solver_config(self) -> SolverConfig:
-        names = ("C", "gap", "schedule", "prune", "max_passes", "max_seconds")
-        options = {name: python_scalar(getattr(self, name)) for name in names}
+        """The solver's configuration, whose keys are the parameters of `_solver_names`."""
+        names = self._solver_names
+        options = {key: python_scalar(getattr(self, name)) for key, name in names.items()}
         options |= {"seed": seed_of(self.random_state), "slack": "example"}
         try:
             return parse(SolverConfig, options, type(self).__name__)
         except InputError as error:
-            raise InputError(str(error).replace("solver.", "")) from None
+            words = re.sub(r"\w+", lambda word: names.get(word[0], word[0]), str(error).replace("solver.", ""))
+            raise InputError(words) from None
 
     def _number(self, name: str) -> float:
         """The value of a parameter that must be a number."""

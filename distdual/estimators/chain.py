@@ -94,6 +94,12 @@ class ChainSVM(StructuredEstimator):
             rescaling=self.rescaling,
         )
 
+    def __sklearn_tags__(self) -> Any:
+        """Input is a list of matrices: a matrix alone does not say where sequences end."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        return tags
+
     def _set_weights(self, w: Floats, problem: Any) -> None:
         emission, pairs, start, end = problem.split(w)
         n_tags = len(self.classes_)

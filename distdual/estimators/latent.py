@@ -85,6 +85,12 @@ class LatentSVM(ClassifierMixin, LinearEstimator):
         found = self._decide_stored(X, Given(y, sample_weight, lengths=lengths))
         return float(np.mean([label_name(label) for label in self._labels(found.scores).tolist()] == found.y))
 
+    def __sklearn_tags__(self) -> Any:
+        """Input is a list of matrices: a matrix alone does not say where bags end."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        return tags
+
     def _labels(self, scores: Floats) -> NDArray[Any]:
         labels: NDArray[Any] = self.classes_[(scores > 0).astype(np.int64)]
         return labels

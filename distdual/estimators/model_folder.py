@@ -21,11 +21,12 @@ from distdual.solver.regularizer import Prior
 def set_model(estimator: Any, model: Model) -> None:
     """Make `estimator` what fitting it on the model's data would have made it."""
     expected = model.problem.estimator
-    if expected != type(estimator).__name__:
+    if not trains(estimator, expected):
         use = f"distdual.{expected}" if expected else "distdual.predict"
         raise InputError(f"a {model.problem.kind} model is no {type(estimator).__name__}; use {use}")
     problem: Any = model.problem
-    estimator.set_params(**parameters_of(model))
+    names = {"gap": estimator._solver_names["gap"]}
+    estimator.set_params(**{names.get(name, name): value for name, value in parameters_of(model).items()})
     if problem.classes:
         estimator.classes_ = label_array(problem.classes)
     estimator.n_features_in_ = problem.n_features
@@ -36,6 +37,11 @@ def set_model(estimator: Any, model: Model) -> None:
     estimator._problem, estimator._w, estimator._start, estimator._seen = model.problem, model.w, None, None
     estimator._dual, estimator._data = model.dual, model.data
     estimator._set_weights(model.w, model.problem)
+
+
+def trains(estimator: Any, name: str | None) -> bool:
+    """Whether the models of `estimator` are those of the estimator called `name`, its own class or one it extends."""
+    return name in [base.__name__ for base in type(estimator).__mro__]
 
 
 def parameters_of(model: Model) -> dict[str, Any]:
@@ -67,7 +73,7 @@ def data_info(data: Data) -> DataInfo:
 
 def save_model(estimator: Any, url: Any, *, overwrite: bool) -> None:
     """Write a fitted estimator as a model folder."""
-    if estimator._problem.estimator != type(estimator).__name__:
+    if not trains(estimator, estimator._problem.estimator):
         raise InputError(f"a {type(estimator).__name__} cannot be saved as a model; pickle it, or use distdual.train")
     preprocessing = estimator.preprocessing_
     if preprocessing.fingerprint == RAW.fingerprint and hasattr(estimator, "feature_names_in_"):
