@@ -26,6 +26,7 @@ LENGTHS = "lengths"  # (n_shards, len(Layout.axes)) int64
 NORMS = "largest_norm"  # (n_shards,) float64: the largest ||x_i|| of a shard
 CHECKSUMS = "checksum"  # (n_shards,) uint32: crc32c over the shard's arrays in the order of `Layout.arrays`
 TABLE_CHUNK = 1 << 16  # shards per chunk of these three
+TABLE_DIMENSIONS = {LENGTHS: ("shard", "axis"), NORMS: ("shard",), CHECKSUMS: ("shard",)}
 SEPARATORS = ("/", ".")  # of the numbers in the names of chunks
 TEXT_CHUNK = 1 << 22  # bytes per chunk of a text
 VOCABULARY = "vocabulary"  # the text that names the features, one a line
@@ -40,6 +41,12 @@ class ArraySpec(NamedTuple):
     width: int = 0  # columns; 0 for a flat array
     extra: int = 0  # entries beyond the axis: 1 for an indptr
     separator: str = "/"
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """Zarr's dimension_names, by which xarray tells which arrays run along the same axis."""
+        rows = f"{self.axis}_bound" if self.extra else self.axis
+        return (rows, "feature") if self.width else (rows,)
 
     def chunk_key(self, shard: int) -> str:
         """The name of the object that holds a shard's part."""

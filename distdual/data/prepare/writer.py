@@ -27,6 +27,7 @@ from distdual.data.layout import (
     NORMS,
     SEPARATORS,
     TABLE_CHUNK,
+    TABLE_DIMENSIONS,
     TEXT_CHUNK,
     ArraySpec,
     Layout,
@@ -278,6 +279,7 @@ class DatasetWriter:
             dtype=spec.dtype,
             compressors=[*lz4, Crc32cCodec()],
             fill_value=0,
+            dimension_names=spec.dimensions,
         )
 
     def _new_array(self, name: str, **described: Any) -> "zarr.Array[Any]":
@@ -368,6 +370,7 @@ class DatasetWriter:
             chunks=(chunk, *table.shape[1:]),
             dtype=table.dtype,
             compressors=[BloscCodec(cname="lz4"), Crc32cCodec()],
+            dimension_names=TABLE_DIMENSIONS.get(name, (f"{name}_byte",)),
         )
         self.location.patiently(name, lambda: array.__setitem__(slice(None), table))
         return array
