@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from distdual.certificate.verify import Verification, verify
+    from distdual.coordinator.calibrate import Calibrated, calibrate
     from distdual.coordinator.run import Result, train
     from distdual.coordinator.sweep_c import Sweep, sweep
     from distdual.estimators import SVC, SVR, ChainSVM, LatentSVM, LinearSVC, LinearSVR, StructuralSVM
@@ -27,6 +28,7 @@ __version__ = "0.2.0"
 __all__ = [
     "SVC",
     "SVR",
+    "Calibrated",
     "ChainSVM",
     "Job",
     "LatentSVM",
@@ -40,6 +42,7 @@ __all__ = [
     "UserProblem",
     "Verification",
     "__version__",
+    "calibrate",
     "check_problem",
     "load_model",
     "predict",
@@ -59,6 +62,8 @@ _HOME = {
     "predict": "model.predict",
     "Sweep": "coordinator.sweep_c",
     "sweep": "coordinator.sweep_c",
+    "Calibrated": "coordinator.calibrate",
+    "calibrate": "coordinator.calibrate",
     "Job": "jobs.submit",
     "submit": "jobs.submit",
     "UserProblem": "problems.user.problem",

@@ -208,3 +208,11 @@ def below(name: str, numbers: NDArray[Any], end: int) -> None:
     if numbers.size and not (int(numbers.min()) >= 0 and int(numbers.max()) < end):
         wrong = int(numbers.min()) if numbers.min() < 0 else int(numbers.max())
         raise InputError(f"{name}: {wrong} is not from 0 to {end - 1}")
+
+
+def rising_numbers(name: str, numbers: NDArray[Any], *, strictly: bool = False) -> None:
+    """Refuse numbers that fall, or with `strictly` that do not rise."""
+    wrong = numbers[1:] <= numbers[:-1] if strictly else numbers[1:] < numbers[:-1]
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise InputError(f"{name}: {numbers[at + 1]:g} follows {numbers[at]:g}; the numbers must rise")

@@ -9,6 +9,7 @@ dry_run: what a run would read, hold and cost, as text.
 prepare_command: prepare.
 train_command: quickstart and train.
 model_commands: info, verify, predict and check-problem.
+calibrate_command: calibrate.
 analysis_commands: sweep, report, warm-up and completion.
 job_commands: submit, status, logs, cancel and list.
 commands: the group of all commands, `main`, and exit codes.

@@ -9,6 +9,7 @@ import click
 
 import distdual
 from distdual.cli.analysis_commands import completion, report, sweep, warm_up
+from distdual.cli.calibrate_command import calibrate
 from distdual.cli.job_commands import JOB_COMMANDS
 from distdual.cli.model_commands import info, predict, run_self_check, verify
 from distdual.cli.options import (
@@ -42,7 +43,7 @@ def cli(context: click.Context) -> None:
 
 
 IN_ORDER = (
-    *(quickstart, prepare, info, train, sweep, verify, predict, report, warm_up),
+    *(quickstart, prepare, info, train, sweep, verify, calibrate, predict, report, warm_up),
     *JOB_COMMANDS,
     *(run_self_check, completion),
 )

@@ -22,7 +22,6 @@ from distdual.cli.options import (
 )
 from distdual.cli.show import show_table, show_verification
 from distdual.config import ClusterConfig
-from distdual.errors import InputError
 
 
 @click.command()
@@ -96,7 +95,7 @@ def verify(
 @click.option("--out", required=True, metavar="DEST", help="File: .txt, .npy, .csv, .parquet or .zarr.")
 @click.option("--scores", is_flag=True, help="Write decision values, too: one a row, or one a class.")
 @click.option("--top", type=int, metavar="K", help="Write the K best classes of each row, with their decision values.")
-@click.option("--probabilities", is_flag=True, help="Write probabilities; for calibrated models only.")
+@click.option("--probabilities", is_flag=True, help="Write a probability for each class; see `distdual calibrate`.")
 @array_options
 @problem_option
 @scheduler_options
@@ -129,11 +128,7 @@ def predict(
     from distdual.report.compile_notice import compiling_shown
 
     storage = storage_options(storage_file)
-    check_output(out, several=scores or top is not None)
-    if probabilities:
-        raise InputError(
-            f"{model}: the model is not calibrated, so it gives no probabilities; --scores does not need that"
-        )
+    check_output(out, several=scores or probabilities or top is not None)
     with compiling_shown(stderr):
         found = predict_to(
             Location(out, storage),
@@ -142,8 +137,10 @@ def predict(
             cluster=ClusterConfig(**scheduler),
             problem=problem,
             scores=scores,
+            probabilities=probabilities,
             top=top,
-            **arrays,
+            x=arrays.get("x"),
+            y=arrays.get("y"),
         )
     if as_json:
         print_json({"n_examples": found.n_examples, "score": found.score, "out": out})

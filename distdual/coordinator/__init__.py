@@ -32,4 +32,5 @@ result_model     the model of a finished run
 run              from a config to a certified model
 dry_run          what such a run would read, hold and cost
 sweep_c          cross-validation over a path of C
+calibrate        probabilities from cross-validated decision values
 """

@@ -161,7 +161,7 @@ class DualEstimator(BaseEstimator, ABC):
             outcome = trainer.run()
         self.certificate_ = summarise(outcome, config.gap, data)
         self.n_iter_ = outcome.totals.passes
-        self._problem, self._w = problem, outcome.w
+        self._problem, self._w, self._calibration = problem, outcome.w, None
         self._start = start_after(outcome, config.C, problem, data) if keep else None
         # The support of arrays that are gone proves nothing to others; that of a data set can be verified.
         self._dual = single_dual(outcome) if isinstance(data, Dataset) else dual_of(outcome, "summary", None)

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from distdual.cluster.open_executor import open_executor
@@ -21,6 +22,16 @@ from distdual.kernels.rows import Floats
 from distdual.problems.base import Problem
 from distdual.problems.binary import Binary
 from distdual.problems.multiclass import Multiclass
+
+
+def is_calibrated(estimator: Any) -> bool:
+    """Whether there is a `predict_proba`; says what to do where there is none."""
+    if getattr(estimator, "_calibration", None) is None:
+        raise AttributeError(
+            "this SVC gives no probabilities: wrap it in sklearn.calibration.CalibratedClassifierCV, or take the SVC "
+            "of a model folder after `distdual calibrate`"
+        )
+    return True
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -60,6 +71,12 @@ class SVC(ClassifierMixin, LinearEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         return self._labels(self._decide(X))
+
+    @available_if(is_calibrated)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Floats:
+        """(n, n_classes) probabilities; for an SVC made of a model that `distdual calibrate` has calibrated."""
+        found: Floats = self._calibration.probabilities(self._decide(X))  # type: ignore[attr-defined]
+        return found
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The accuracy; X may be the path or URL of a data set."""

@@ -37,6 +37,7 @@ def set_model(estimator: Any, model: Model) -> None:
     estimator._problem, estimator._w, estimator._start, estimator._seen = model.problem, model.w, None, None
     estimator._dual, estimator._data = model.dual, model.data
     estimator._set_weights(model.w, model.problem)
+    estimator._calibration = model.calibration
 
 
 def trains(estimator: Any, name: str | None) -> bool:
@@ -92,5 +93,6 @@ def save_model(estimator: Any, url: Any, *, overwrite: bool) -> None:
             "solver": {"C": float(estimator.C), "gap": estimator.certificate_["target"]},
         },
         preprocessing,
+        getattr(estimator, "_calibration", None),
     )
     model.save(as_location(url, estimator.storage_options), overwrite=overwrite)

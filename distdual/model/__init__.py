@@ -1,6 +1,7 @@
 """Trained models: their folders, predictions and scores.
 
 dual       the dual solution that proves a lower bound, and its files
+calibration  probabilities from decision values
 io         the model folder: writing and reading it
 raw_rows   rows straight from files as features that a model knows
 onnx_export  linear models with their preprocessing as ONNX graphs

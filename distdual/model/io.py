@@ -6,6 +6,7 @@ certificate.json   lower, upper, gap, and the digests of all other files
 prior/             mean.npy, precision.npy, nonnegative.npy, where given
 preprocessing/     columns.json, scale.txt, vocabulary.txt: how raw rows become features, where they need any of it
 problem/           texts that define the problem, such as grammar.txt of parsing
+calibration.json   curves from decision values to probabilities, if the model was calibrated
 latent.npy         of a latent problem: the latent values in the certified convex problem …
 latent_indptr.npy  … and where those of each example begin, if each token has one
 dual/              the support constraints, see dual.py, and checksum.npy of the shards they were found in
@@ -32,6 +33,7 @@ from distdual.data.storage.location import Location, Place, as_location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
 from distdual.memory import check_room
+from distdual.model.calibration import Calibration
 from distdual.model.dual import (
     FILES,
     AnyDual,
@@ -55,6 +57,7 @@ from distdual.solver.regularizer import Prior
 CHECKPOINT = "checkpoint"
 MANIFEST = "manifest.json"  # written last; completes a checkpoint
 MODEL_FORMAT = 2  # 1: support constraints of single examples only
+CALIBRATION = "calibration.json"
 LATENT = ("latent", "latent_indptr")
 READS = 3  # attempts at a model that another process replaces meanwhile
 
@@ -86,6 +89,7 @@ class Model:
     certificate: dict[str, Any]  # lower, upper, gap, target, certified, and statistics of training
     config: dict[str, Any]  # of the run
     preprocessing: Preprocessing | None = None  # of the features; None for models of version 0.2.0, which lack it
+    calibration: Calibration | None = None  # of decision values, by `calibrate`
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -120,6 +124,7 @@ class Model:
         if isinstance(self.problem, Completed):
             files |= {f"{name}.npy": npy(array) for name, array in latent_arrays(self.problem).items()}
         files |= {} if self.preprocessing is None else self.preprocessing.files()
+        files |= {} if self.calibration is None else {CALIBRATION: to_json(self.calibration.table())}
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
         files = {
             "certificate.json": to_json({**self.certificate, "sha256": digests}),
@@ -151,7 +156,9 @@ class Model:
             return
         before = members_at(location)
         every = (*LATENT, *(f"dual/{name}" for name in FILES))
-        replace_files(location, files, [f"{name}.npy" for name in every if f"{name}.npy" not in files])
+        replace_files(
+            location, files, [name for name in (CALIBRATION, *(f"{one}.npy" for one in every)) if name not in files]
+        )
         location.remove_file("run.json")
         own = self.dual.members if isinstance(self.dual, GroupDual) else None
         if before is not None and before != own:
@@ -284,7 +291,15 @@ def read_model(location: Location, problem: KindOrClass | None) -> Model:
         )
     if isinstance(dual, Summary) and len(dual.v) != len(w):
         raise InputError(f"{location}/dual/v.npy: {len(dual.v)} numbers, expected one per weight: {len(w)}")
-    return Model(w, made, C, prior, dual, info, certificate, config, of_model(location, about))
+    calibration = read_calibration(location, made)
+    return Model(w, made, C, prior, dual, info, certificate, config, of_model(location, about), calibration)
+
+
+def read_calibration(location: Location, problem: Problem) -> Calibration | None:
+    if not location.exists(CALIBRATION):
+        return None
+    classes = problem.describe()["classes"]
+    return Calibration.of_table(read_json(location, CALIBRATION), len(classes), f"{location}/{CALIBRATION}")
 
 
 @contextmanager

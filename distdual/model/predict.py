@@ -36,7 +36,8 @@ class Predictions:
     score: dict[str, float] | None  # None if there are no labels, or if the model's problem cannot score them
     lengths: Ints | None = None  # tokens per example, for sequences
     scores: Floats | None = None  # (n,) or (n, K) decision values, if wanted
-    classes: NDArray[Any] | None = None  # the label that each column of `scores` belongs to
+    classes: NDArray[Any] | None = None  # the label that each column of `scores` and `probabilities` belongs to
+    probabilities: Floats | None = None  # (n, K), if wanted
 
 
 class Part(NamedTuple):
@@ -56,14 +57,20 @@ class Judge(NamedTuple):
 
 
 class Predictor:
-    """A model that is about to predict: what its numbers mean, and which decision values are wanted."""
+    """A model that is about to predict: what its numbers mean, and what is wanted besides predictions."""
 
-    def __init__(self, model: Model, *, scores: bool = False) -> None:
+    def __init__(self, model: Model, *, scores: bool = False, probabilities: bool = False) -> None:
         self.model = model
         self.problem = stated(model.problem)
         self.names = tuple(self.problem.describe()["classes"])
         self.classes = label_array(self.names)
-        self.scores = scores
+        self.scores = scores or probabilities
+        self.probabilities = probabilities
+        if probabilities and model.calibration is None:
+            raise InputError(
+                "the model is not calibrated, so it gives no probabilities: `distdual calibrate` adds them to binary "
+                "and multiclass models; decision values need no calibration"
+            )
 
     def parts(self, data: Any, cluster: ClusterConfig, client: Any, arrays: ArrayNames) -> Iterator[Part]:
         """The predictions for a data set, shard by shard; or for files or a data frame, some rows at a time."""
@@ -93,6 +100,11 @@ class Predictor:
                 judge, y = judge_of(self.problem, (), ()), labels.astype(np.float64)
             yield predicted_part(self.problem, self.model.w, shard, y, judge, scores=self.scores)
 
+    def probabilities_of(self, decision: Floats) -> Floats:
+        """(n, K) from decision values."""
+        assert self.model.calibration is not None
+        return self.model.calibration.probabilities(decision)
+
     def labels_of(self, predicted: NDArray[Any]) -> NDArray[Any]:
         """Labels instead of codes."""
         return self.classes[predicted] if self.names and predicted.dtype.kind == "i" else predicted
@@ -106,6 +118,7 @@ def predict(
     cluster: ClusterConfig | None = None,
     problem: KindOrClass | None = None,
     scores: bool = False,
+    probabilities: bool = False,
     x: str | None = None,
     y: str | None = None,
 ) -> Predictions:
@@ -113,20 +126,23 @@ def predict(
 
     A data set is read shard by shard, on a cluster if one is given. Files (CSV, Parquet, svmlight, NumPy, Zarr) and
     data frames hold raw rows, with or without labels, which are preprocessed as the training data were; `x` and `y`
-    name the arrays of an .npz file. `scores` asks for decision values. `problem` names the class of a model of a
-    user's own problem.
+    name the arrays of an .npz file. `scores` asks for decision values, `probabilities` for those of a calibrated model.
+    `problem` names the class of a model of a user's own problem.
     """
-    predictor = Predictor(model if isinstance(model, Model) else load_model(model, problem), scores=scores)
+    known = model if isinstance(model, Model) else load_model(model, problem)
+    predictor = Predictor(known, scores=scores, probabilities=probabilities)
     parts = list(predictor.parts(data, cluster or ClusterConfig(), client, ArrayNames(x, y)))
     if not parts:
         raise InputError(f"{data}: there are no rows to predict")
     lengths = [part.lengths for part in parts if part.lengths is not None]
+    decision = np.concatenate([part.decision for part in parts]) if predictor.scores else None
     return Predictions(
         predictor.labels_of(np.concatenate([part.predicted for part in parts])),
         add_up([part.score for part in parts]),
         np.concatenate(lengths) if lengths else None,
-        np.concatenate([part.decision for part in parts]) if scores else None,
-        predictor.classes if scores and predictor.names else None,
+        decision if scores else None,
+        predictor.classes if predictor.scores and predictor.names else None,
+        predictor.probabilities_of(decision) if probabilities and decision is not None else None,
     )
 
 
@@ -146,6 +162,7 @@ def predict_to(
     cluster: ClusterConfig | None = None,
     problem: KindOrClass | None = None,
     scores: bool = False,
+    probabilities: bool = False,
     top: int | None = None,
     x: str | None = None,
     y: str | None = None,
@@ -155,7 +172,7 @@ def predict_to(
     `top` adds the K best classes of each row, in order, with their decision values.
     """
     known = model if isinstance(model, Model) else load_model(model, problem)
-    predictor = Predictor(known, scores=scores or top is not None)
+    predictor = Predictor(known, scores=scores or top is not None, probabilities=probabilities)
     if top is not None and not 1 <= top <= len(predictor.names):
         raise InputError(f"--top takes from 1 to the {len(predictor.names)} classes of the model, got {top}")
     judged: list[dict[str, float] | None] = []
@@ -193,6 +210,9 @@ def columns_of(predictor: Predictor, part: Part, *, scores: bool, top: int | Non
             columns["score"] = decision
         else:
             columns |= {f"score {name}": decision[:, k] for k, name in enumerate(predictor.names)}
+    if predictor.probabilities and decision is not None:
+        found = predictor.probabilities_of(decision)
+        columns |= {f"probability {name}": found[:, k] for k, name in enumerate(predictor.names)}
     if top is not None and decision is not None:
         every = decision if decision.ndim == 2 else np.stack([-decision, decision], axis=1)
         best = np.argsort(-every, axis=1, kind="stable")[:, :top]
