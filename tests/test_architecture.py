@@ -51,6 +51,7 @@ HOMES = {
     "pandas": [],
     "polars": [],
     "onnx": ["model/onnx_export.py"],
+    "skl2onnx": ["estimators/onnx_converter.py"],
     "numba": ["kernels/jit.py", "kernels/simd.py", "kernels/compile_cache.py"],
     "click": ["cli/"],
     "matplotlib": ["report/plots.py"],
