@@ -6,10 +6,10 @@ FROM python:3.11-slim
 WORKDIR /distdual
 COPY pyproject.toml README.md LICENSE ./
 COPY distdual distdual
+COPY configs configs
+COPY jobs jobs
 RUN pip install --no-cache-dir .
 ENV NUMBA_CACHE_DIR=/opt/distdual-kernels
 RUN distdual warm-up && chmod -R a+rX /opt/distdual-kernels
-COPY configs configs
-COPY jobs jobs
 RUN useradd --no-create-home --uid 10001 distdual
 USER distdual

@@ -11,6 +11,7 @@ train_command: quickstart and train.
 model_commands: info, verify, predict and check-problem.
 calibrate_command: calibrate.
 analysis_commands: sweep, report, warm-up and completion.
+example_command: example.
 job_commands: submit, status, logs, cancel and list.
 commands: the group of all commands, `main`, and exit codes.
 """

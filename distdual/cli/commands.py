@@ -10,6 +10,7 @@ import click
 import distdual
 from distdual.cli.analysis_commands import completion, report, sweep, warm_up
 from distdual.cli.calibrate_command import calibrate
+from distdual.cli.example_command import example
 from distdual.cli.job_commands import JOB_COMMANDS
 from distdual.cli.model_commands import info, predict, run_self_check, verify
 from distdual.cli.options import (
@@ -45,7 +46,7 @@ def cli(context: click.Context) -> None:
 IN_ORDER = (
     *(quickstart, prepare, info, train, sweep, verify, calibrate, predict, report, warm_up),
     *JOB_COMMANDS,
-    *(run_self_check, completion),
+    *(run_self_check, example, completion),
 )
 for command in IN_ORDER:
     cli.add_command(command)
