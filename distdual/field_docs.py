@@ -17,7 +17,8 @@ class Field(NamedTuple):
 
 
 def fields_of(cls: Any) -> Iterator[Field]:
-    """The fields of a dataclass in order, including inherited ones."""
+    """The fields of a dataclass, or of one that may be None, in order and including inherited ones."""
+    cls = next(iter(typing.get_args(cls)), cls)
     meanings, hints = meanings_of(cls), typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
         factory = field.default_factory

@@ -22,6 +22,7 @@ ORDER = [
     "config",
     "kernels",
     "data",
+    "feature_maps",
     "problems",
     "data/prepare",  # asks the problems what they are made of
     "scan",
@@ -44,6 +45,7 @@ ORDER = [
 HOMES = {
     "distributed": ["cluster/", "jobs/"],
     "dask": ["cluster/dask_client.py", "data/sources/arrays.py"],
+    "threadpoolctl": ["feature_maps/blas.py"],
     "zarr": ["data/"],
     "fsspec": ["data/"],
     "s3fs": ["data/"],

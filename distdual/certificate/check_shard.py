@@ -53,7 +53,7 @@ def check_shard(source: Openable, problem: Problem, w: Floats, shard: int, C: fl
     """Compute one shard's share of P(w) and of D(α), on a worker."""
     with streamed(source, shard, check=False) as loaded:
         norm = row_norm_bound(loaded.shard.x)
-        found = replace(loaded.shard, norm=norm)
+        found = problem.prepared(replace(loaded.shard, norm=norm))
         if isinstance(problem, Completed):
             problem.check_latent(found)
         costs = problem.costs(found)

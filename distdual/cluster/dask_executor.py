@@ -37,7 +37,7 @@ from distdual.errors import ClusterError
 from distdual.kernels.rows import Floats
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import Completed
-from distdual.scan.scan import Scan, ShardReport, Source, wants_lean
+from distdual.scan.scan import Scan, ShardReport, Source, loaded_bytes
 
 SENDING = 10.0  # seconds allowed for sending a value to a worker, plus …
 SLOWEST = 1e6  # … a second per this many bytes
@@ -101,7 +101,7 @@ class DaskExecutor:
         self.shared: Scattered | None = None  # the problem, without the latent values of each shard
         self.scans = Flight()
         self.bundle = bundle_size(dataset, self.slots)
-        self.streams = not of_workers(self.cluster.workers).keep(dataset.nbytes)
+        self.streams = not of_workers(self.cluster.workers).keep(loaded_bytes(dataset, problem))
         self.loaded: dict[int, Any] = {}  # shards in cluster memory, by bundle number
         self.kept: set[int] = set()  # of a data set that is streamed: shards that stay there for now
         self.seen: set[int] = set()  # shards whose read cost is already reported
@@ -322,8 +322,8 @@ class DaskExecutor:
             shards = [range(n * bundle, min((n + 1) * bundle, len(self.first) - 1)) for n in new]
             sources = [self._source(some[0]) for some in shards]
             keys = [self._key(f"read-shard{some[0]}") for some in shards]
-            lean, sender = [wants_lean(self.problem)] * len(new), [HERE] * len(new)
-            futures = self.client.map(load_bundle, sources, shards, lean, sender, key=keys, pure=False)
+            problem = self._problem().future
+            futures = self.client.map(load_bundle, sources, shards, sender=HERE, problem=problem, key=keys, pure=False)
             self.loaded.update(zip(new, futures, strict=True))
         pairs = zip(tasks, numbers, strict=True)
         return [self.loaded[n] if n in self.loaded else self._source(task.shards[0]) for task, n in pairs]

@@ -10,13 +10,14 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from distdual.cluster.same_sources import HERE, ForeignWorkerError, Sources, is_same
 from distdual.kernels.rows import Floats, Int32s, Ints
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import Completed
-from distdual.scan.scan import Scan, ShardReport, load_and_scan, scan_shard
+from distdual.scan.scan import Scan, ShardReport, load_and_scan, ready, scan_shard
 from distdual.scan.shard_reader import Loaded, Openable, Prefetch, current_prefetch, load_shard
 
 FULL = 0.6  # share of the memory limit above which freed memory is returned; Dask pauses a worker at 0.8
@@ -64,10 +65,10 @@ def check_sender(sender: Sources) -> None:
         raise ForeignWorkerError(get_worker().address)
 
 
-def load_bundle(source: Openable, shards: Sequence[int], lean: bool, sender: Sources) -> dict[int, Loaded]:
+def load_bundle(source: Openable, shards: Sequence[int], sender: Sources, problem: Problem) -> dict[int, Loaded]:
     check_sender(sender)
     with worker_prefetch():
-        return {shard: load_shard(source, shard, lean=lean) for shard in shards}
+        return {shard: load_shard(source, shard, partial(ready, problem)) for shard in shards}
 
 
 def work_on_shards(task: TaskWork, given: Any, problem: Any, w: Floats) -> TaskDone:

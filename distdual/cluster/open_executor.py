@@ -31,6 +31,16 @@ def open_executor(
         yield from _closing(InlineExecutor(dataset, problem))
 
 
+@contextlib.contextmanager
+def one_client(cluster: ClusterConfig, client: Any) -> Iterator[Any]:
+    """The client for several executors: the caller's, or one of the config's cluster; None for threads."""
+    if client is None and (cluster.scheduler or cluster.local):
+        with connect(cluster) as own:
+            yield own
+    else:
+        yield client
+
+
 def dask_page(executor: Executor) -> str | None:
     """URL of the Dask dashboard; None where scans run in threads."""
     return executor.client.dashboard_link or None if isinstance(executor, DaskExecutor) else None

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -13,7 +14,7 @@ from distdual.data.dataset import Dataset
 from distdual.data.in_memory import MemoryDataset
 from distdual.kernels.rows import Floats
 from distdual.problems.base import Problem
-from distdual.scan.scan import Scan, ShardReport, is_ours, load_and_scan, scan_shard, wants_lean
+from distdual.scan.scan import Scan, ShardReport, is_ours, load_and_scan, loaded_bytes, ready, scan_shard
 from distdual.scan.shard_reader import MOST_AHEAD, Loaded, load_shard
 
 
@@ -28,7 +29,7 @@ class InlineExecutor:
         self.held: Held[Floats] = Held()
         self.running: dict[Future[ShardReport], int] = {}  # with its version
         self.ended: SimpleQueue[Future[ShardReport]] = SimpleQueue()
-        self.streams = not of_threads().keep(dataset.nbytes)
+        self.streams = not of_threads().keep(loaded_bytes(dataset, problem))
         self.shards: dict[int, Loaded] = {}
         self.kept: set[int] = set()
         ahead = MOST_AHEAD if self.streams else 0
@@ -88,7 +89,7 @@ class InlineExecutor:
             return load_and_scan(self.source, self.problem, w, scan)
         loaded = self.shards.get(scan.shard)
         if loaded is None:
-            loaded = load_shard(self.source, scan.shard, lean=wants_lean(self.problem))
+            loaded = load_shard(self.source, scan.shard, partial(ready, self.problem))
             kept = is_ours(self.problem)  # a user's problem gets copies, as it may change rows
             loaded = loaded._replace(shard=replace(loaded.shard, kept=kept))
             self.shards[scan.shard] = loaded.paid()

@@ -1,6 +1,7 @@
 """The configuration of a run.
 
 checks       checks of single values
+kernel       the section of kernels
 sections     the keys of each section, with defaults and explanations
 typed_table  TOML tables as dataclasses
 read_config  files and settings as a Config
@@ -15,6 +16,7 @@ from distdual.config.checks import (
     check_url,
     index_range,
 )
+from distdual.config.kernel import KernelConfig
 from distdual.config.read_config import apply, from_table, load
 from distdual.config.sections import (
     DUALS,
@@ -49,6 +51,7 @@ __all__ = [
     "ClusterConfig",
     "Config",
     "DataConfig",
+    "KernelConfig",
     "LocalCluster",
     "OutputConfig",
     "PriorConfig",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from distdual.config.checks import check_address, check_choice, check_pattern, check_seconds, check_url, index_range
+from distdual.config.kernel import KernelConfig
 from distdual.errors import InputError
 
 RETRY_SECONDS = 60.0
@@ -264,6 +265,7 @@ class Config:
     solver: SolverConfig = SolverConfig()
     prior: PriorConfig = PriorConfig()
     cluster: ClusterConfig = ClusterConfig()
+    kernel: KernelConfig | None = None
 
     def public(self) -> dict[str, Any]:
         """The configuration as models and logs record it: everything but storage options."""

@@ -15,6 +15,7 @@ from distdual.data.training_data import TrainingData
 from distdual.errors import InputError
 from distdual.kernels.rows import Ints
 from distdual.problems.base import Problem
+from distdual.scan.scan import loaded_bytes
 from distdual.scan.slack import EXAMPLE, Slack
 
 DEFAULT_BUDGET = 4 << 30  # bytes for constraints where solver.cache_bytes sets no limit
@@ -31,7 +32,12 @@ def choice_of(config: SolverConfig, dataset: TrainingData, problem: Problem) -> 
     """The initial slack partition of a run."""
     sizes = np.diff(dataset.first)
     return choose(
-        config.slack, sizes, dataset.nbytes, problem.n_weights, problem.oracle_work, float(config.cache_bytes)
+        config.slack,
+        sizes,
+        loaded_bytes(dataset, problem),
+        problem.n_weights,
+        problem.oracle_work,
+        float(config.cache_bytes),
     )
 
 

@@ -25,6 +25,7 @@ from distdual.model.cv_scores import only
 from distdual.model.io import Model, load_model
 from distdual.problems.base import Problem
 from distdual.problems.binary import Binary
+from distdual.problems.mapped import unmapped
 from distdual.problems.multiclass import Multiclass
 from distdual.report.round_log import Round
 from distdual.scan.cv_folds import Fold
@@ -87,7 +88,7 @@ def calibrate(
 
 
 def check_calibrated_kind(model: Model, folder: Location) -> None:
-    if not isinstance(model.problem, Binary | Multiclass):
+    if not isinstance(unmapped(model.problem), Binary | Multiclass):
         raise InputError(
             f"{folder}: a {model.problem.kind} model gives no probabilities; calibrate binary and multiclass models"
         )
@@ -145,7 +146,7 @@ def decide_held_out(source: Source, problem: Problem, w: Floats, shard: int, fol
     whole = source.open().read(shard).shard
     example = np.arange(whole.first, whole.first + whole.n_examples)
     chosen = np.flatnonzero(fold.holds(example))
-    part = only(whole, chosen)
+    part = problem.prepared(only(whole, chosen))
     scores = problem.decision(w, part)
     assert scores is not None
     weight = np.ones(len(chosen)) if part.cost is None else part.cost

@@ -17,6 +17,7 @@ from distdual.cluster.resources import Resources, of_local, of_threads, of_worke
 from distdual.config import Config
 from distdual.coordinator.auto_slack import choice_of, group_bytes
 from distdual.coordinator.latent_loop import check_possible
+from distdual.coordinator.map_maker import stand_in
 from distdual.coordinator.run_inputs import data_of, prior_of, problem_of, start_of
 from distdual.coordinator.slack_partition import CONSTRAINT_BYTES
 from distdual.data.dataset import Dataset, open_dataset
@@ -24,6 +25,7 @@ from distdual.data.shard import Read
 from distdual.kernels.row_copies import rows_nbytes
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import LatentProblem
+from distdual.scan.scan import loaded_bytes
 from distdual.scan.slack import Slack
 
 SAMPLE = 64  # examples to search
@@ -74,14 +76,15 @@ class Probe(NamedTuple):
 def dry_run(config: Config) -> DryRun:
     """Describe the run of this config; raises the InputError that the run would raise for its inputs."""
     dataset = open_dataset(data_of(config))
-    problem = problem_of(config, dataset)
+    problem = stand_in(problem_of(config, dataset), config.kernel, config.data.storage_options)
     prior_of(config, problem.n_weights)
     start_of(config)
     slack = slack_of(config, dataset, problem)
     read = dataset.read(0)
     probe = probed(problem, dataset, read)
+    loaded = loaded_bytes(dataset, problem)
     with resources(config) as there:
-        stays = there.keep(dataset.nbytes)
+        stays = there.keep(loaded)
         rows, cached = expected_cache(config, dataset, problem.n_weights, slack, probe)
         most = min(USUAL_PASSES, config.solver.max_passes)
         vector = 8 * problem.n_weights
@@ -95,7 +98,7 @@ def dry_run(config: Config) -> DryRun:
             stays,
             there.workers,
             there.memory,
-            there.needs(dataset.nbytes, dataset.shard_bytes) + 2 * vector,
+            there.needs(loaded, loaded // dataset.n_shards) + 2 * vector,
             cached + VECTORS * vector,
             rows,
             cached,
@@ -128,7 +131,8 @@ def probed(problem: Problem, dataset: Dataset, read: Read) -> Probe:
     """Search a few examples at w = 0, where every constraint with a positive margin is violated."""
     if isinstance(problem, LatentProblem):  # its constraints need latent values
         return Probe(dataset.nbytes / dataset.n_examples, False, None)
-    shard, w = read.shard.piece(0, min(SAMPLE, read.shard.n_examples)), np.zeros(problem.n_weights)
+    shard = problem.prepared(read.shard.piece(0, min(SAMPLE, read.shard.n_examples)))
+    w = np.zeros(problem.n_weights)
     problem.offenders(w, shard.piece(0, 1))  # loads or compiles kernels
     begin = time.perf_counter()
     found = problem.offenders(w, shard)

@@ -11,6 +11,7 @@ from distdual.config import SolverConfig
 from distdual.data.storage.location import Location
 from distdual.data.training_data import TrainingData
 from distdual.problems.base import Problem
+from distdual.scan.scan import loaded_bytes
 
 MOST_VISITS = 3  # oracle calls for an example each time it is read; more find little that is new
 READ_WORK = 40.0  # updates of a row in the time that reading it takes: memory gives 2 GB/s, a store 50 MB/s
@@ -25,7 +26,7 @@ class PassCost(NamedTuple):
 
 def declared_cost(config: SolverConfig, dataset: TrainingData, problem: Problem) -> PassCost:
     """The cost of a pass for `solver.stream`."""
-    streamed, because = is_streamed(config, dataset)
+    streamed, because = is_streamed(config, dataset, loaded_bytes(dataset, problem))
     work = problem.oracle_work + (READ_WORK if streamed else 0.0)
     repeats = streamed and problem.many_constraints
     visits = min(MOST_VISITS, 1 + int(READ_WORK / problem.oracle_work)) if repeats else 1
@@ -38,13 +39,13 @@ def declared_cost(config: SolverConfig, dataset: TrainingData, problem: Problem)
     )
 
 
-def is_streamed(config: SolverConfig, dataset: TrainingData) -> tuple[bool, str]:
-    """Whether each pass reads the data set anew, and why."""
+def is_streamed(config: SolverConfig, dataset: TrainingData, nbytes: int) -> tuple[bool, str]:
+    """Whether each pass reads the data set anew, and why; `nbytes` are those of its shards in memory."""
     if config.stream != "auto":
         return config.stream == "yes", "as configured"
     if config.mode == "async":
         return False, "or read while the ascent goes on"
     if isinstance(dataset.location, Location) and dataset.location.remote:
         return True, "as they are on remote storage"
-    size = f"{dataset.nbytes:.3g} bytes against {IN_MEMORY:.3g}"
-    return dataset.nbytes > IN_MEMORY, f"as they take {size}"
+    size = f"{nbytes:.3g} bytes against {IN_MEMORY:.3g}"
+    return nbytes > IN_MEMORY, f"as they take {size}"

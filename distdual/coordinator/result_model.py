@@ -18,6 +18,7 @@ from distdual.model.io import (
     Model,
 )
 from distdual.problems.base import Problem
+from distdual.problems.mapped import certified_kernel
 from distdual.solver.regularizer import Prior
 from distdual.solver.sweep import add_rows
 
@@ -45,7 +46,12 @@ def model_of(
             dataset.checksum,
             dataset.layout.numbering,
         ),
-        {**summarise(outcome, config.solver.gap, dataset), **(more or {}), "model": config.output.url},
+        {
+            **summarise(outcome, config.solver.gap, dataset),
+            **certified_kernel(problem),
+            **(more or {}),
+            "model": config.output.url,
+        },
         config.public(),
         of_dataset(dataset),
     )

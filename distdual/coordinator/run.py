@@ -7,8 +7,8 @@ from typing import Any
 
 from distdual.certificate.verify import contradictions
 from distdual.cluster.base import Executor
-from distdual.cluster.open_executor import dask_page, open_executor
-from distdual.config import Config, from_table
+from distdual.cluster.open_executor import dask_page, one_client, open_executor
+from distdual.config import ClusterConfig, Config, from_table
 from distdual.coordinator.async_trainer import MODES
 from distdual.coordinator.auto_slack import choice_of
 from distdual.coordinator.checkpoint import Checkpoint, identity, open_checkpoint
@@ -80,13 +80,14 @@ def train(
     config = config if isinstance(config, Config) else from_table(config)
     output = output_of(config)
     check_output(output.patient(0), overwrite=config.output.overwrite or resume)
-    with claimed(output.patient(0), owner) as claim:
-        return train_claimed(config, claim, Control(client, watch, interrupted, terminated, logs, resume))
+    several = config.cluster if config.kernel else ClusterConfig()  # a map is made before the run has its executor
+    with claimed(output.patient(0), owner) as claim, one_client(several, client) as workers:
+        return train_claimed(config, claim, Control(workers, watch, interrupted, terminated, logs, resume))
 
 
 def train_claimed(config: Config, claim: Claim, control: Control) -> Result:
     """Train, once no other process can write to the model's folder."""
-    given = run_inputs(config)
+    given = run_inputs(config, control.client)
     dataset, problem, prior, output = given.dataset, given.problem, given.prior, given.output
     if control.resume and (model := finished_model(config, problem, prior, dataset, output)) is not None:
         remove_unfinished(output)

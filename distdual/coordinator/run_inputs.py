@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from distdual.cluster.open_executor import check_examples
+from distdual.cluster.open_executor import check_examples, open_executor
 from distdual.config import Config, SolverConfig, index_range
 from distdual.coordinator.latent_loop import check_possible
+from distdual.coordinator.map_maker import with_map
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
@@ -20,6 +21,7 @@ from distdual.model.io import (
 )
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import LatentProblem
+from distdual.problems.mapped import check_takes_map
 from distdual.problems.registry import class_of, is_own, make_problem
 from distdual.solver.regularizer import Prior
 
@@ -36,10 +38,10 @@ class RunInputs:
     solver: SolverConfig  # as in `config`, with what the problem requires
 
 
-def run_inputs(config: Config) -> RunInputs:
+def run_inputs(config: Config, client: Any) -> RunInputs:
     """Open the data set, make the problem, and read the prior."""
     dataset = open_dataset(data_of(config))
-    problem = problem_of(config, dataset)
+    problem = mapped_problem(config, dataset, problem_of(config, dataset), client)
     solver = config.solver
     if isinstance(problem, LatentProblem):
         check_possible(problem, solver.slack, solver.cache_bytes)
@@ -63,6 +65,15 @@ def problem_of(config: Config, dataset: Dataset) -> Problem:
     problem = fit_problem(kind, config.problem.options, dataset)
     check_columns(dataset, problem)
     return problem
+
+
+def mapped_problem(config: Config, dataset: Dataset, problem: Problem, client: Any) -> Problem:
+    """The problem on mapped features, if there is a [kernel]; rows are drawn for the map on the cluster."""
+    if config.kernel is None:
+        return problem
+    check_takes_map(problem)
+    with open_executor(config.cluster, dataset, problem, client) as executor:
+        return with_map(problem, config.kernel, dataset, executor, config.solver.seed, config.data.storage_options)
 
 
 def fit_problem(kind: str, options: Mapping[str, Any], dataset: Dataset) -> Problem:

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distdual.cluster.base import Executor
-from distdual.cluster.dask_client import connect
-from distdual.cluster.open_executor import open_executor
+from distdual.cluster.open_executor import one_client, open_executor
 from distdual.config import ClusterConfig, Config, SolverConfig, from_table
 from distdual.coordinator.async_trainer import MODES
 from distdual.coordinator.auto_slack import choice_of
@@ -21,7 +20,7 @@ from distdual.coordinator.c_path import follow
 from distdual.coordinator.checkpoint import Checkpoint
 from distdual.coordinator.outcome import Outcome
 from distdual.coordinator.result_model import model_of
-from distdual.coordinator.run_inputs import data_of, output_of, prior_of, problem_of
+from distdual.coordinator.run_inputs import data_of, mapped_problem, output_of, prior_of, problem_of
 from distdual.coordinator.run_output import members_of, tidy
 from distdual.coordinator.schedule import Cause
 from distdual.coordinator.trainer import Trainer
@@ -137,14 +136,13 @@ def sweep_claimed(
     problem = problem_of(config, dataset)
     if isinstance(problem, LatentProblem):
         raise InputError(f"problem.kind = {problem.kind!r}: latent problems have no sweeps; train each C by itself")
-    prior = prior_of(config, problem.n_weights)
     tell = watch or (lambda *_: None)
     with (
         RunLog(config.output.log) as runlog,
         one_client(config.cluster, client) as workers,
-        open_executor(ClusterConfig(), dataset, problem, workers) as executor,
+        executor_of(config, dataset, problem, workers) as executor,
     ):
-        run = Run(config, dataset, problem, prior, executor)
+        run = Run(config, dataset, executor.problem, prior_of(config, executor.problem.n_weights), executor)
         paths, scores = [], []
         for number in range(folds):
             points, found = follow_fold(run, values, Fold(number, folds, config.solver.seed), tell)
@@ -156,6 +154,15 @@ def sweep_claimed(
         best = None if by is None else values[best_of(named[by], by)]
         points, model = follow_all(run, values, best, runlog.write, tell, claim)
     return Sweep(points, paths, named, by, best, model)
+
+
+@contextlib.contextmanager
+def executor_of(config: Config, dataset: Dataset, problem: Problem, client: Any) -> Iterator[Executor]:
+    """The executor of all paths, on mapped features if there is a [kernel]."""
+    own = replace(config, cluster=ClusterConfig())
+    problem = mapped_problem(own, dataset, problem, client)
+    with open_executor(own.cluster, dataset, problem, client) as executor:
+        yield executor
 
 
 def grid(told: str | Sequence[float]) -> list[float]:
@@ -199,16 +206,6 @@ def check_folds(folds: int, dataset: Dataset) -> None:
         raise InputError(f"a sweep needs at least 2 folds, or 0 to follow the path without scores, got {folds}")
     if folds > dataset.n_examples:
         raise InputError(f"{dataset.location}: {dataset.n_examples} examples do not make {folds} folds")
-
-
-@contextlib.contextmanager
-def one_client(cluster: ClusterConfig, client: Any) -> Iterator[Any]:
-    """The client for all paths: the caller's, or one of the cluster that the config asks for; None for threads."""
-    if client is None and (cluster.scheduler or cluster.local):
-        with connect(cluster) as own:
-            yield own
-    else:
-        yield client
 
 
 def follow_fold(

@@ -122,7 +122,7 @@ def check_same(model: Model, dataset: Dataset, problem: Problem) -> None:
 
 def rebuild(source: Source | Dataset, problem: Problem, w: Floats, shard: int, task: Task) -> Start:
     """Runs on a worker: rebuild the initial constraints of one shard, and tell how large their numbers are."""
-    found = source.open().read(shard).shard
+    found = problem.prepared(source.open().read(shard).shard)
     size = problem.magnitude(found, NO_OFFENDERS if is_ours(problem) else problem.offenders(w, found))
     cost = float(problem.costs(found).max(initial=0.0))
     return constraints_of(problem, found, task)._replace(magnitude=size._replace(cost=cost))

@@ -100,6 +100,11 @@ class Dataset:
         """Rows of features: tokens where examples are sequences, else examples."""
         return int(self.lengths[:, 2].sum()) if self.layout.ragged else self.n_examples
 
+    @property
+    def rows_of_shards(self) -> Ints:
+        """(n_shards,) rows of features."""
+        return self.lengths[:, 2 if self.layout.ragged else 0]
+
     @cached_property
     def classes(self) -> tuple[str, ...]:
         """The labels in their natural order: numbers by value, words by spelling."""

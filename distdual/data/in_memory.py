@@ -53,6 +53,15 @@ class MemoryDataset:
         return sum(shard.n_examples for shard in self.shards)
 
     @property
+    def n_rows(self) -> int:
+        """Rows of features: tokens where examples are sequences."""
+        return int(self.rows_of_shards.sum())
+
+    @cached_property
+    def rows_of_shards(self) -> Ints:
+        return np.array([shard.x.n_rows for shard in self.shards])
+
+    @property
     def nbytes(self) -> int:
         return sum(shard.nbytes for shard in self.shards)
 

@@ -66,6 +66,7 @@ class Shard:
     latent: Int32s | None = None  # what a run has imputed, one an example or a token; never stored, lost by `piece`
     kept: bool = False  # whether it stays in this process, so that rows of constraints may refer to it
     norm: float | None = None  # an upper bound of the largest ||x_i||, where it is known
+    mapped: bool = False  # whether x are mapped features instead of those of the data set
 
     @property
     def n_examples(self) -> int:
@@ -81,7 +82,7 @@ class Shard:
         cost = None if self.cost is None else self.cost[begin:end]
         margin = None if self.margin is None else self.margin[begin:end]
         runs = self.runs and {name: column.take(slice(begin, end)) for name, column in self.runs.items()}
-        columns = (cost, margin, tokens, runs, None, self.kept, self.norm)
+        columns = (cost, margin, tokens, runs, None, self.kept, self.norm, self.mapped)
         return Shard(self.number, self.first + begin, x, self.y[rows], *columns)
 
     def norm_bound(self) -> float:

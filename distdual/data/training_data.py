@@ -33,6 +33,14 @@ class TrainingData(Protocol):
     def n_examples(self) -> int: ...
 
     @property
+    def n_rows(self) -> int:
+        """Rows of features: tokens where examples are sequences."""
+
+    @property
+    def rows_of_shards(self) -> Ints:
+        """(n_shards,) the same of each shard."""
+
+    @property
     def first(self) -> Ints:
         """(n_shards + 1,) number of the first example of each shard, and the number of all examples."""
 

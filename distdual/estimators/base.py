@@ -35,6 +35,7 @@ from distdual.model.dual import Dual
 from distdual.model.io import Model, load_model
 from distdual.model.predict import check_width, label_array
 from distdual.problems.base import Problem
+from distdual.problems.mapped import certified_kernel
 from distdual.report.notebook import progress
 
 
@@ -118,7 +119,7 @@ class DualEstimator(BaseEstimator, ABC):
         else:
             self.preprocessing_ = RAW
             data = self._dataset(self._block(X, given, first=True, keep=False))
-        problem = self._problem_for(data)
+        problem = self._with_map(self._problem_for(data), data, anew=True)
         last: LastFit | None = getattr(self, "_start", None) if self.warm_start else None
         warm = last is not None and last.is_for(problem) and last.is_prefix_of(data)
         self._train(data, problem, start=last if warm else None, keep=bool(self.warm_start))
@@ -135,7 +136,7 @@ class DualEstimator(BaseEstimator, ABC):
         else:
             self.preprocessing_ = RAW
             data = self._dataset(block)
-        problem = self._problem_for(data)
+        problem = self._with_map(self._problem_for(data), data, anew=first)
         last: LastFit | None = getattr(self, "_start", None)
         if block is None and last is not None and not last.is_prefix_of(data):
             raise InputError(f"{data.location}: partial_fit needs the same data set as before, with shards appended")
@@ -159,7 +160,7 @@ class DualEstimator(BaseEstimator, ABC):
             if start is not None:
                 carry_over(trainer.solver, trainer.partition, start.dual, start.C, data, executor)
             outcome = trainer.run()
-        self.certificate_ = summarise(outcome, config.gap, data)
+        self.certificate_ = {**summarise(outcome, config.gap, data), **certified_kernel(problem)}
         self.n_iter_ = outcome.totals.passes
         self._problem, self._w, self._calibration = problem, outcome.w, None
         self._start = start_after(outcome, config.C, problem, data) if keep else None
@@ -179,6 +180,10 @@ class DualEstimator(BaseEstimator, ABC):
 
     @abstractmethod
     def _set_weights(self, w: Floats, problem: Any) -> None: ...
+
+    def _with_map(self, problem: Problem, data: Data, *, anew: bool) -> Problem:  # noqa: ARG002
+        """The problem on mapped features, for estimators that have kernels; `anew` unless the last map is good."""
+        return problem
 
     # --- data
 

@@ -1,4 +1,4 @@
-"""SVC: linear classification, with a proven gap."""
+"""SVC: classification, linear or with a kernel, with a proven gap."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from distdual.data.sources.arrays import is_dask
 from distdual.data.validate import label_name
 from distdual.errors import InputError
 from distdual.estimators.inputs import Data, Given, is_path, single_rows, weights_of
-from distdual.estimators.linear import LinearEstimator
+from distdual.estimators.kernel import KernelEstimator
 from distdual.kernels.rows import Floats
 from distdual.problems.base import Problem
 from distdual.problems.binary import Binary
@@ -35,15 +35,17 @@ def is_calibrated(estimator: Any) -> bool:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SVC(ClassifierMixin, LinearEstimator):
-    """A linear classifier with a proven gap: the hinge loss for two classes, Crammer and Singer's for more.
+class SVC(ClassifierMixin, KernelEstimator):
+    """A classifier with a proven gap, linear or with a kernel.
+
+    The loss is the hinge loss for two classes, Crammer and Singer's for more.
 
         P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, 1 − y_i ⟨w, x_i⟩)                 two classes, y_i = ±1
         P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, max_j 1 − ⟨w_{y_i} − w_j, x_i⟩)   more
 
     X is an array, a SciPy sparse matrix or a Dask array with one row per example, or the path or URL of a data set,
     which contains its own labels and costs. Features are rounded to single precision. Parameters in addition to those
-    of LinearEstimator and DualEstimator:
+    of KernelEstimator, LinearEstimator and DualEstimator:
 
     - `class_weight`: cost of a unit of slack by class label; "balanced" gives all classes the same total weight
 

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig
 from distdual.data.preprocess.preprocessing import RAW
-from distdual.data.sources.arrays import is_dask
+from distdual.data.sources.arrays import is_dask, is_sparse
 from distdual.errors import InputError
 from distdual.estimators.base import DualEstimator
-from distdual.estimators.inputs import Given, check_columns_of, is_path, matrix_of
+from distdual.estimators.inputs import Given, check_columns_of, features_of, is_path, matrix_of
 from distdual.estimators.raw_rows import prepared_rows
 from distdual.kernels.rows import Floats
+from distdual.problems.mapped import Mapped, unmapped
 from distdual.problems.multiclass import Multiclass
 from distdual.problems.regression import Regression
 
@@ -77,11 +78,14 @@ class LinearEstimator(DualEstimator):
         return Decided(np.concatenate([part.scores for part in parts]), labels)
 
     def _scores(self, X: Any) -> Floats:
+        if isinstance(self._problem, Mapped):
+            X = self._problem.feature_map.rows(features_of(as_singles(X))).values
         return linear_scores(X, self.coef_, self.intercept_)
 
 
 def split_weights(w: Floats, problem: Any) -> tuple[Floats, Floats]:
     """coef and intercept: (d,) and (1,) for regression, (1, d) and (1,) for two classes, (K, d) and (K,) for more."""
+    problem = unmapped(problem)
     n_classes = len(problem.classes) if isinstance(problem, Multiclass) else 1
     blocks = w.reshape(n_classes, -1)
     coef = blocks[:, : problem.n_features].copy()
@@ -97,5 +101,10 @@ def linear_scores(X: Any, coef: Floats, intercept: Floats) -> Floats:
 
 def decide_shard(source: Any, problem: Any, w: Floats, shard: int) -> Decided:
     """Scores and labels of one shard; runs on a worker."""
-    found = source.open().read(shard).shard
-    return Decided(linear_scores(matrix_of(found.x, problem.n_features), *split_weights(w, problem)), found.y)
+    found, inner = problem.prepared(source.open().read(shard).shard), cast(Any, unmapped(problem))
+    return Decided(linear_scores(matrix_of(found.x, inner.n_features), *split_weights(w, problem)), found.y)
+
+
+def as_singles(X: Any) -> Any:
+    """Rows as `fit` takes them, in single precision."""
+    return X.astype(np.float32) if is_sparse(X) else np.ascontiguousarray(X, dtype=np.float32)

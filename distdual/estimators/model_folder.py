@@ -14,8 +14,11 @@ from distdual.estimators.inputs import Data
 from distdual.model.io import DataInfo, Model
 from distdual.model.predict import label_array
 from distdual.problems.chain.problem import Chain
+from distdual.problems.mapped import Mapped, unmapped
 from distdual.problems.regression import Regression
 from distdual.solver.regularizer import Prior
+
+KERNEL_NAMES = {"poly": "polynomial"}  # scikit-learn's names of kernels, where ours differ
 
 
 def set_model(estimator: Any, model: Model) -> None:
@@ -24,12 +27,14 @@ def set_model(estimator: Any, model: Model) -> None:
     if not trains(estimator, expected):
         use = f"distdual.{expected}" if expected else "distdual.predict"
         raise InputError(f"a {model.problem.kind} model is no {type(estimator).__name__}; use {use}")
-    problem: Any = model.problem
+    if isinstance(model.problem, Mapped) and "kernel" not in estimator.get_params():
+        raise InputError(f"the model has a kernel, which {type(estimator).__name__} does not; use distdual.{expected}")
+    about = model.problem.describe()
     names = {"gap": estimator._solver_names["gap"]}
     estimator.set_params(**{names.get(name, name): value for name, value in parameters_of(model).items()})
-    if problem.classes:
-        estimator.classes_ = label_array(problem.classes)
-    estimator.n_features_in_ = problem.n_features
+    if about["classes"]:
+        estimator.classes_ = label_array(tuple(about["classes"]))
+    estimator.n_features_in_ = about["n_features"]
     estimator.preprocessing_ = model.preprocessing or RAW
     set_names(estimator, estimator.preprocessing_)
     estimator.certificate_ = dict(model.certificate)
@@ -47,8 +52,8 @@ def trains(estimator: Any, name: str | None) -> bool:
 
 def parameters_of(model: Model) -> dict[str, Any]:
     """The parameters of the constructor that the model determines."""
-    problem: Any = model.problem
-    found = {"C": model.C, "gap": model.certificate["target"]}
+    problem: Any = unmapped(model.problem)
+    found = {"C": model.C, "gap": model.certificate["target"], **kernel_parameters(model.problem)}
     if isinstance(problem, Chain):
         names = ("transitions", "boundaries", "rescaling")
         return {**found, **{name: getattr(problem, name) for name in names}, "tag_cost": dict(problem.tag_cost) or None}
@@ -56,6 +61,22 @@ def parameters_of(model: Model) -> dict[str, Any]:
     if isinstance(problem, Regression):
         return {**found, "epsilon": problem.epsilon}
     return {**found, "class_weight": dict(problem.class_cost) or None}
+
+
+def kernel_parameters(problem: Any) -> dict[str, Any]:
+    """The parameters of the constructor that a model's map determines."""
+    if not isinstance(problem, Mapped):
+        return {}
+    feature_map = problem.feature_map
+    function, names = feature_map.function, {ours: theirs for theirs, ours in KERNEL_NAMES.items()}
+    return {
+        "kernel": names.get(function.kind, function.kind),
+        "gamma": function.gamma,
+        "degree": function.degree,
+        "coef0": function.coef0,
+        "n_components": feature_map.width,
+        "approximation": feature_map.kind,
+    }
 
 
 def set_names(estimator: Any, preprocessing: Preprocessing) -> None:

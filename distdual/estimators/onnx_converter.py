@@ -7,6 +7,7 @@ import numpy as np
 from distdual.errors import InputError
 from distdual.estimators.classifier import SVC
 from distdual.estimators.drop_in import LinearSVC, LinearSVR
+from distdual.estimators.kernel import LINEAR
 from distdual.estimators.regressor import SVR
 
 
@@ -62,6 +63,8 @@ def scores_of(operator: Any, container: Any, **named: Any) -> Any:
     from skl2onnx.algebra import onnx_ops
     from skl2onnx.common.data_types import guess_numpy_type
 
+    if getattr(operator.raw_operator, "kernel", LINEAR) != LINEAR:
+        raise InputError("a model with a kernel cannot be converted: ONNX export is for linear models")
     model, dtype = operator.raw_operator, guess_numpy_type(operator.inputs[0].type)
     coef = np.atleast_2d(model.coef_).T.astype(dtype)
     version = {"op_version": container.target_opset}

@@ -1,4 +1,4 @@
-"""SVR: linear ε-insensitive regression, with a proven gap."""
+"""SVR: ε-insensitive regression, linear or with a kernel, with a proven gap."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -10,18 +10,18 @@ from sklearn.metrics import r2_score
 from distdual.data.shard import Block
 from distdual.data.sources.arrays import is_dask
 from distdual.estimators.inputs import Data, Given, is_path, single_rows, weights_of
-from distdual.estimators.linear import LinearEstimator
+from distdual.estimators.kernel import KernelEstimator
 from distdual.kernels.rows import Floats
 from distdual.problems.regression import Regression
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SVR(RegressorMixin, LinearEstimator):
-    """A linear regressor with a proven gap.
+class SVR(RegressorMixin, KernelEstimator):
+    """A regressor with a proven gap, linear or with a kernel.
 
         P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, |y_i − ⟨w, x_i⟩| − ε)
 
-    X is as for SVC. Parameters in addition to those of LinearEstimator and DualEstimator:
+    X is as for SVC. Parameters in addition to those of KernelEstimator, LinearEstimator and DualEstimator:
 
     - `epsilon`: errors up to this have no loss
 

@@ -41,7 +41,7 @@ def score_held_out(
     held = np.flatnonzero(fold.holds(np.arange(whole.first, whole.first + whole.n_examples)))
     if not len(held):
         return []
-    found = only(whole, held)
+    found = problem.prepared(only(whole, held))
     y = np.array(judge.codes)[found.y] if judge.codes else found.y
     return [judge.problem.score_shard(found, y, problem.predict(w, found)) for w in weights]
 

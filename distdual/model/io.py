@@ -5,6 +5,7 @@ model.json         the problem, C, the data set; written last, so that a folder 
 certificate.json   lower, upper, gap, and the digests of all other files
 prior/             mean.npy, precision.npy, nonnegative.npy, where given
 preprocessing/     columns.json, scale.txt, vocabulary.txt: how raw rows become features, where they need any of it
+map/               of a kernel's feature map: its landmarks and factor, or its frequencies, see map_files.py
 problem/           texts that define the problem, such as grammar.txt of parsing
 calibration.json   curves from decision values to probabilities, if the model was calibrated
 latent.npy         of a latent problem: the latent values in the certified convex problem …
@@ -46,10 +47,12 @@ from distdual.model.dual import (
     read_dual,
     read_npy,
 )
+from distdual.model.map_files import MAP_ARRAYS, map_files, read_map
 from distdual.model.replace_files import create_files, current, replace_files
-from distdual.model.schema import CERTIFICATE, MODEL, RUN
+from distdual.model.schema import CERTIFICATE, FEATURE_MAP, MODEL, RUN
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import Completed, LatentProblem
+from distdual.problems.mapped import MAP, Mapped, check_takes_map, mapped
 from distdual.problems.registry import KindOrClass, problem_from, texts_of
 from distdual.schema import rising
 from distdual.solver.regularizer import Prior
@@ -121,6 +124,8 @@ class Model:
         given = {name: getattr(self.prior, name) for name in PRIOR if getattr(self.prior, name) is not None}
         files |= {f"prior/{name}.npy": npy(array) for name, array in given.items()}
         files |= {f"problem/{name}.txt": getattr(self.problem, name).encode() for name in self.problem.texts}
+        if isinstance(self.problem, Mapped):
+            files |= map_files(self.problem.feature_map)
         if isinstance(self.problem, Completed):
             files |= {f"{name}.npy": npy(array) for name, array in latent_arrays(self.problem).items()}
         files |= {} if self.preprocessing is None else self.preprocessing.files()
@@ -155,7 +160,7 @@ class Model:
             location.remove_file("run.json")  # its files now belong to a model
             return
         before = members_at(location)
-        every = (*LATENT, *(f"dual/{name}" for name in FILES))
+        every = (*LATENT, *(f"dual/{name}" for name in FILES), *(f"map/{name}" for name in MAP_ARRAYS))
         replace_files(
             location, files, [name for name in (CALIBRATION, *(f"{one}.npy" for one in every)) if name not in files]
         )
@@ -270,7 +275,12 @@ def read_model(location: Location, problem: KindOrClass | None) -> Model:
         names = texts_of(about["problem"], problem)
     texts = {name: read_text(location, f"problem/{name}.txt") for name in names}
     with naming(location):
-        made = problem_from(about["problem"], problem, texts)
+        made = problem_from(raw_description(about["problem"]), problem, texts)
+        if MAP in about["problem"]:
+            check_takes_map(made)
+            told = about["problem"][MAP]
+            FEATURE_MAP(f"model.json: problem: {MAP}", told)
+            made = mapped(made, read_map(location, told, about["problem"]["n_features"]))
     check_room(f"{location}: w of {made.n_weights} weights", 8 * made.n_weights)
     data, C, config = about["data"], float(about["C"]), about["config"]
     arrays = {name: read_prior(location, name) for name in about["prior"]}
@@ -300,6 +310,11 @@ def read_calibration(location: Location, problem: Problem) -> Calibration | None
         return None
     classes = problem.describe()["classes"]
     return Calibration.of_table(read_json(location, CALIBRATION), len(classes), f"{location}/{CALIBRATION}")
+
+
+def raw_description(told: Mapping[str, Any]) -> dict[str, Any]:
+    """The description of a problem without its map."""
+    return {key: value for key, value in told.items() if key != MAP}
 
 
 @contextmanager

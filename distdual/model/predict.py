@@ -263,6 +263,7 @@ def predict_shard(source: Source, problem: Problem, w: Floats, shard: int, told:
 def predicted_part(
     problem: Problem, w: Floats, shard: Shard, labels: NDArray[Any], judge: Judge | None, *, scores: bool
 ) -> Part:
+    shard = problem.prepared(shard)
     predicted = problem.predict(w, shard)
     spelt = problem.spell(shard, predicted)
     lengths = None if shard.tokens is None or spelt is not None else np.diff(shard.tokens)

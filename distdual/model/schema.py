@@ -2,7 +2,7 @@
 
 from distdual.schema import anything, choice, each, flag, maybe, number, table, table_of, text, whole
 
-FOLDERS = "dual|prior|problem|preprocessing"
+FOLDERS = "dual|map|prior|problem|preprocessing"
 PLAIN_NAME = text(rf"(({FOLDERS})/)?[a-z_]+\.(npy|txt|json)", "the plain name of a file of the model")
 MEMBERS = r"dual/members-[0-9a-z]+"
 DIGEST = text("[0-9a-f]{64}", "a SHA-256")
@@ -10,6 +10,18 @@ DIGEST = text("[0-9a-f]{64}", "a SHA-256")
 PROBLEM = table(
     {"kind": text(), "n_features": whole(), "classes": each(text(), distinct=True)}, others=True
 )  # its own keys are checked by the problem
+
+FEATURE_MAP = table(
+    {
+        "kind": choice("rbf", "polynomial", "laplacian", "sigmoid"),
+        "gamma": number(positive=True),
+        "degree": whole(1, 100),
+        "coef0": number(),
+        "map": choice("nystroem", "fourier"),
+        "width": whole(1),
+        "sha256": DIGEST,
+    }
+)
 
 DATA = table(
     {"url": text(".+"), "fingerprint": text(), "n_examples": whole(1)},
@@ -47,6 +59,8 @@ MODEL = table(
 
 LATENT = table({"objective": maybe(number()), "trace": each(table({}, others=True))}, others=True)
 
+KERNEL = table({"certifies": text(), "sample": whole(), "relative_error": number(), "largest_error": number()})
+
 CERTIFICATE = table(
     {
         "lower": maybe(number()),
@@ -61,6 +75,7 @@ CERTIFICATE = table(
         "support": whole(),
         "seconds": number(),
         "latent": LATENT,
+        "kernel": KERNEL,
         "model": anything,
         "sha256": table_of(DIGEST, PLAIN_NAME),
     },

@@ -133,12 +133,23 @@ class Problem(ABC):
     many_constraints: ClassVar[bool] = True
     """False if an example has but one constraint or two: a second oracle call soon after the first adds little."""
 
+    takes_map: ClassVar[bool] = False
+    """True if the problem is the same on mapped features, `n_features` of them, instead of those of the data set."""
+
     n_weights: int
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "kind" not in cls.__dict__:
             cls.kind = f"{cls.__module__}:{cls.__qualname__}"
+
+    def prepared(self, shard: Shard) -> Shard:
+        """The shard as all other methods take it: mapped, if the problem has a feature map."""
+        return shard
+
+    def loaded_bytes(self, nbytes: int, n_rows: int) -> int:  # noqa: ARG002
+        """Bytes of shards that are prepared, from those of all shards as they are stored and their rows."""
+        return nbytes
 
     @abstractmethod
     def offenders(self, w: Floats, shard: Shard) -> Offenders:

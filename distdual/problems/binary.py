@@ -28,6 +28,7 @@ class Binary(Problem):
     estimator: ClassVar[str | None] = "SVC"
     uses_margin: ClassVar[bool] = True
     many_constraints: ClassVar[bool] = False
+    takes_map: ClassVar[bool] = True
 
     n_features: int
     classes: tuple[str, ...]

@@ -40,6 +40,7 @@ FEW, MANY = 4, 2 * TWELVE  # classes between which scores of sparse features are
 class Multiclass(Problem):
     kind: ClassVar[str] = "multiclass"
     estimator: ClassVar[str | None] = "SVC"
+    takes_map: ClassVar[bool] = True
     oracle_work: ClassVar[float] = 2.0
     reads_often: ClassVar[bool] = True
 

@@ -27,6 +27,7 @@ class Regression(Problem):
     kind: ClassVar[str] = "regression"
     data_spec: ClassVar[DataSpec] = DataSpec(labels="targets")
     estimator: ClassVar[str | None] = "SVR"
+    takes_map: ClassVar[bool] = True
     many_constraints: ClassVar[bool] = False
 
     n_features: int

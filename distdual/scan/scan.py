@@ -9,6 +9,7 @@ import numpy as np
 from distdual.data.dataset import Dataset, open_once
 from distdual.data.shard import Shard
 from distdual.data.storage.location import Location
+from distdual.data.training_data import TrainingData
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Ints, product
 from distdual.problems.base import Constraints, Magnitude, Offenders, Problem
@@ -86,6 +87,7 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
         shard = shard.piece(scan.begin, shard.n_examples if scan.end is None else scan.end)
     if not scan.slack.is_example or scan.recent:
         shard = replace(shard, kept=False)  # rows are read or summed here
+    shard = problem.prepared(shard)
     found = recent_offenders(problem, shard, w, scan.recent) if scan.recent else problem.offenders(w, shard)
     if isinstance(problem, UserProblem):
         problem.check_offenders(shard, found)
@@ -143,6 +145,20 @@ def load_and_scan(source: Openable, problem: Problem, w: Floats, scan: Scan) -> 
     """Read a shard, scan it and forget it, for data that does not fit in memory."""
     with streamed(source, scan.shard) as loaded:
         return scan_shard(problem, made_lean(loaded) if wants_lean(problem) else loaded, w, scan)
+
+
+def loaded_bytes(dataset: TrainingData, problem: Problem) -> int:
+    """Bytes of all shards in memory, as scans read them."""
+    return problem.loaded_bytes(dataset.nbytes, dataset.n_rows)
+
+
+def ready(problem: Problem, loaded: Loaded) -> Loaded:
+    """A shard that stays in memory as scans read it: mapped, or without its zeros; this counts as reading."""
+    if wants_lean(problem):
+        return made_lean(loaded)
+    begin = time.perf_counter()
+    shard = problem.prepared(loaded.shard)
+    return loaded._replace(shard=shard, read_seconds=loaded.read_seconds + time.perf_counter() - begin)
 
 
 def wants_lean(problem: Problem) -> bool:

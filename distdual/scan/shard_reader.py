@@ -10,7 +10,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import NamedTuple, Protocol
@@ -106,13 +106,10 @@ _of_process = Prefetch(os.cpu_count() or 1)
 current_prefetch: ContextVar[Prefetch] = ContextVar("prefetch", default=_of_process)
 
 
-def load_shard(source: Openable, number: int, *, lean: bool = False) -> Loaded:
-    """Read a shard that stays in memory; with `lean`, without its zeros if it has many."""
-    with reading(source, number, check=True) as (loaded, prefetch):
-        if not lean:
-            return loaded
-        with prefetch.computing:
-            return made_lean(loaded)
+def load_shard(source: Openable, number: int, ready: Callable[[Loaded], Loaded] = lambda loaded: loaded) -> Loaded:
+    """Read a shard that stays in memory, and make it `ready` once."""
+    with reading(source, number, check=True) as (loaded, prefetch), prefetch.computing:
+        return ready(loaded)
 
 
 def made_lean(loaded: Loaded) -> Loaded:

@@ -13,9 +13,11 @@ from distdual.cluster.dask_worker import FULL, load_bundle, return_freed_memory,
 from distdual.cluster.same_sources import HERE
 from distdual.data.shard import Read, Shard
 from distdual.kernels.rows import DenseRows
+from distdual.problems.binary import Binary
 from distdual.scan.shard_reader import MOST_AHEAD, ROOM_BYTES, streamed
 
 READ, COMPUTE = 0.05, 0.05  # seconds
+TINY = Binary(n_features=1, classes=("no", "yes"))
 
 
 class Log:
@@ -119,7 +121,7 @@ class TestOnAWorker:
         assert client.submit(compute, Slow(ROOM_BYTES), 1, pure=False).result(timeout=30) == (1, 10, 2)
 
     def test_shards_that_stay_are_read_side_by_side(self, client, log):
-        tasks = client.map(load_bundle, [Slow()] * 8, [[k] for k in range(8)], lean=False, sender=HERE, pure=False)
+        tasks = client.map(load_bundle, [Slow()] * 8, [[k] for k in range(8)], sender=HERE, problem=TINY, pure=False)
         assert [number for bundle in client.gather(tasks) for number in bundle] == list(range(8))
         assert log.most["reading"] > threads_of(client)
 

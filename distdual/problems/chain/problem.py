@@ -35,6 +35,7 @@ class Chain(Problem):
     data_spec: ClassVar[DataSpec] = DataSpec(examples="sequences")
     estimator: ClassVar[str | None] = "ChainSVM"
     reads_often: ClassVar[bool] = True
+    takes_map: ClassVar[bool] = True
 
     n_features: int
     classes: tuple[str, ...]

@@ -1,0 +1,10 @@
+"""Features whose inner products are a kernel k(x, z), or come close to it; not to be confused with Numba's kernels.
+
+blas             matrix products whose bits do not depend on the number of threads
+kernel_function  k(x, z): rbf, polynomial, laplacian, sigmoid
+feature_map      the contract: raw rows to mapped rows, in blocks
+nystroem         the map onto landmarks, by a Cholesky factor of their kernel matrix
+fourier          random Fourier features
+landmarks        rows drawn from a data set, by seed, in one pass
+quality          how well a map reproduces its kernel on a sample
+"""

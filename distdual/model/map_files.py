@@ -1,0 +1,74 @@
+"""The feature map in a model folder: its kernel in model.json, its arrays in map/.
+
+landmarks_x.npy         landmarks of a Nyström map; or _indptr, _indices and _values where rows are sparse
+factor.npy              L, the Cholesky factor of their kernel matrix
+frequencies.npy         of a Fourier map
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from distdual.data.storage.location import Location
+from distdual.errors import InputError
+from distdual.feature_maps.feature_map import FeatureMap
+from distdual.feature_maps.fourier import FourierMap
+from distdual.feature_maps.kernel_function import KernelFunction
+from distdual.feature_maps.nystroem import NystroemMap
+from distdual.kernels.rows import CsrRows, DenseRows, Features
+from distdual.model.dual import npy, read_npy
+from distdual.schema import array, below, rising
+
+FOLDER = "map"
+MAP_ARRAYS = ("landmarks_x", "landmarks_indptr", "landmarks_indices", "landmarks_values", "factor", "frequencies")
+
+
+def map_files(feature_map: FeatureMap) -> dict[str, bytes]:
+    return {f"{FOLDER}/{name}.npy": npy(values) for name, values in feature_map.arrays().items()}
+
+
+def read_map(location: Location, told: Mapping[str, Any], n_inputs: int) -> FeatureMap:
+    """The map that model.json tells of, its arrays checked."""
+    function = KernelFunction(
+        kind=told["kind"], gamma=float(told["gamma"]), degree=told["degree"], coef0=float(told["coef0"])
+    )
+    made: FeatureMap
+    if told["map"] == "fourier":
+        frequencies = read_npy(location, file_of("frequencies"), np.float64, (2,))
+        made = FourierMap(function, frequencies)
+    else:
+        landmarks = read_landmarks(location, n_inputs)
+        factor = read_npy(location, file_of("factor"), np.float64, (2,))
+        check_factor(f"{location}/{file_of('factor')}", factor, landmarks.n_rows)
+        made = NystroemMap(function, landmarks, factor, n_inputs)
+    if (made.n_inputs, made.width) != (n_inputs, told["width"]):
+        raise InputError(
+            f"{location}/{FOLDER}: maps {made.n_inputs} features to {made.width}, but model.json tells of {n_inputs} "
+            f"and {told['width']}"
+        )
+    return made
+
+
+def check_factor(name: str, factor: Any, n: int) -> None:
+    array(name, factor, np.float64, (n, n))
+    if np.triu(factor, 1).any() or not (np.diag(factor) > 0).all():
+        raise InputError(f"{name}: expected a lower triangular matrix with a positive diagonal")
+
+
+def read_landmarks(location: Location, n_inputs: int) -> Features:
+    if location.exists(file_of("landmarks_x")):
+        x = read_npy(location, file_of("landmarks_x"), np.float32, (2,))
+        return DenseRows(array(f"{location}/{file_of('landmarks_x')}", x, np.float32, (None, n_inputs)))
+    indptr = read_npy(location, file_of("landmarks_indptr"), np.int64)
+    values = read_npy(location, file_of("landmarks_values"), np.float32)
+    index = np.int32 if n_inputs <= 2**31 else np.int64
+    indices = read_npy(location, file_of("landmarks_indices"), index)
+    rising(f"{location}/{file_of('landmarks_indptr')}", indptr, len(values))
+    below(f"{location}/{file_of('landmarks_indices')}", indices, n_inputs)
+    array(f"{location}/{file_of('landmarks_indices')}", indices, index, (len(values),))
+    return CsrRows(indptr, indices, values)
+
+
+def file_of(name: str) -> str:
+    return f"{FOLDER}/{name}.npy"
