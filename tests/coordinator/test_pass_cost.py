@@ -9,7 +9,10 @@ from distdual.config import SolverConfig
 from distdual.coordinator.pass_cost import READ_WORK, declared_cost
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
+from distdual.feature_maps.fourier import fourier_map
+from distdual.feature_maps.kernel_function import KernelFunction
 from distdual.problems.binary import Binary
+from distdual.problems.mapped import mapped
 from distdual.problems.multiclass import Multiclass
 
 BINARY = Binary(n_features=3, classes=("a", "b"))
@@ -19,6 +22,7 @@ MULTICLASS = Multiclass(n_features=3, classes=("a", "b", "c"))
 @dataclass
 class Data:
     nbytes: int = 10**6
+    n_rows: int = 10**6
     location: Any = field(default_factory=lambda: Location("/data"))
 
 
@@ -38,6 +42,13 @@ def test_the_place_and_the_size_of_the_data_decide_unless_the_config_does(data, 
         assert cost.streamed_bytes == (data.nbytes if told == "yes" else 0)
         assert cost.per_example == BINARY.oracle_work + READ_WORK * (told == "yes")
         assert (why if configured == "auto" else "as configured") in cost.why
+
+
+def test_mapped_features_count_with_the_size_they_have_in_memory():
+    feature_map = fourier_map(KernelFunction(kind="rbf", gamma=1.0), 3, 1000, seed=0)
+    cost = declared_cost(SolverConfig(), Data(), mapped(BINARY, feature_map))
+    assert "streamed from storage, as they take 4e+09 bytes" in cost.why
+    assert cost.streamed_bytes == 10**6
 
 
 def test_asynchronous_runs_have_no_schedule_for_streamed_data():
