@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from distdual.coordinator.calibrate import Calibrated, calibrate
     from distdual.coordinator.run import Result, train
     from distdual.coordinator.sweep_c import Sweep, sweep
-    from distdual.estimators import SVC, SVR, ChainSVM, LatentSVM, LinearSVC, LinearSVR, StructuralSVM
+    from distdual.estimators import (
+        SVC,
+        SVR,
+        ChainSVM,
+        LatentSVM,
+        LinearSVC,
+        LinearSVR,
+        OrdinalSVC,
+        StructuralSVM,
+        SVMRank,
+    )
     from distdual.jobs.submit import Job, submit
     from distdual.model.io import load_model
     from distdual.model.predict import Predictions, predict
@@ -35,8 +45,10 @@ __all__ = [
     "LatentUserProblem",
     "LinearSVC",
     "LinearSVR",
+    "OrdinalSVC",
     "Predictions",
     "Result",
+    "SVMRank",
     "StructuralSVM",
     "Sweep",
     "UserProblem",
@@ -76,6 +88,8 @@ _HOME = {
     "LinearSVC": "estimators",
     "LinearSVR": "estimators",
     "StructuralSVM": "estimators",
+    "SVMRank": "estimators",
+    "OrdinalSVC": "estimators",
 }
 
 

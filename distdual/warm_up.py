@@ -53,11 +53,11 @@ def labels_of(spec: DataSpec) -> tuple[Any, list[int] | None]:
     """Labels, and the length of each example if examples have several rows."""
     rng = np.random.default_rng(SEED)
     n_labels = spec.n_classes or 3
+    lengths = [LENGTH] * (N_EXAMPLES // LENGTH) if spec.ragged else None
     if spec.labels == "targets":
-        return rng.normal(size=N_EXAMPLES), None
-    if not spec.ragged:
+        return rng.normal(size=N_EXAMPLES), lengths
+    if lengths is None:
         return rng.integers(0, n_labels, N_EXAMPLES), None
-    lengths = [LENGTH] * (N_EXAMPLES // LENGTH)
     if spec.examples == "bags":
         return np.repeat(rng.integers(0, n_labels, len(lengths)), LENGTH), lengths
     return rng.integers(0, n_labels, N_EXAMPLES), lengths

@@ -17,7 +17,7 @@ import yaml
 from distdual.cli.commands import cli
 from tests.processes import answers, started, wait_for
 from tests.s3_server import free_ports, weed
-from tests.shell import Ran, distdual, environment, run
+from tests.shell import Ran, environment, run
 
 ROOT = Path(__file__).parents[1]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -167,16 +167,13 @@ def test_the_programs_prepare_train_sweep_verify_and_predict(cluster: Cluster, t
 
 
 @pytest.mark.slow
-def test_the_ranking_example_is_certified_and_its_problem_passes_the_checks(tmp_path: Path) -> None:
+def test_the_ranking_example_is_certified_and_scored_on_other_queries(tmp_path: Path) -> None:
     ran = run("python", "jobs/ranking.py", tmp_path, cwd=ROOT, env=environment(PYTHONPATH=str(ROOT)))
     assert ran.code == 0, ran
     printed = json.loads(ran.out)
     assert printed["certified"]
     assert printed["verified"]
-    assert printed["score"]["loss"] < 0.2  # half of the pairs by chance
-    checked = distdual("check-problem", "ranking:Ranking", "--data", tmp_path / "data", cwd=ROOT / "jobs")
-    assert checked.code == 0, checked
-    assert "all outputs" in checked.out
+    assert printed["score"]["pairwise_accuracy"] > 0.8  # half of the pairs by chance
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ import numpy as np
 from distdual.certificate.rebuild import Piece, Support
 from distdual.data.shard import Shard
 from distdual.kernels.rounding import MARGIN, Enclosed, enclosed_product, gamma, norm_bound, row_norm_bound, sum_of
+from distdual.kernels.row_sums import add_runs
 from distdual.kernels.rows import Floats, Ints, product
 from distdual.problems.base import Magnitude, Problem
 from distdual.problems.latent.base import Completed
 from distdual.scan.loss_error import LossError, checked, loss_error, slack_error
 from distdual.scan.shard_reader import Openable, streamed
-from distdual.scan.slack_groups import add_runs
 from distdual.solver.proven import Mass
 from distdual.solver.sweep import slacks
 

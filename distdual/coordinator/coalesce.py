@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from distdual.kernels.row_sums import sum_rows
 from distdual.kernels.rows import Features, Floats, Ints, Rows
 from distdual.problems.base import Constraints, Keys
 from distdual.problems.constraint_hash import Identities, identities
 from distdual.scan.slack import Slack
-from distdual.scan.slack_groups import CHUNK, add_margins, fold, groups_of, join_smaller, runs, runs_of, sum_rows
+from distdual.scan.slack_groups import CHUNK, add_margins, fold, groups_of, join_smaller, runs, runs_of
 from distdual.solver.cache import ConstraintCache
 
 

@@ -15,13 +15,14 @@ from distdual.coordinator.provenance import POSITION_BITS, Ledger, references
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.row_copies import packed
+from distdual.kernels.row_sums import row_lengths
 from distdual.kernels.rows import Floats, Ints, OuterRows
 from distdual.memory import SHARE, memory_limit
 from distdual.problems.base import Constraints, Keys
 from distdual.scan.group_members_file import Notes
 from distdual.scan.scan import Scan, ShardReport
 from distdual.scan.slack import Slack
-from distdual.scan.slack_groups import Members, groups_of, join_smaller, row_lengths
+from distdual.scan.slack_groups import Members, groups_of, join_smaller
 from distdual.solver.cache import ConstraintCache
 from distdual.solver.solver import Solver
 

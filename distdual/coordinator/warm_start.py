@@ -17,6 +17,7 @@ from distdual.data.shard import Shard
 from distdual.data.storage.location import Location
 from distdual.data.training_data import TrainingData
 from distdual.errors import InputError
+from distdual.kernels.row_sums import sum_rows
 from distdual.kernels.rows import Floats, Ints
 from distdual.model.dual import Dual, GroupDual, Summary
 from distdual.model.io import Model
@@ -34,7 +35,6 @@ from distdual.scan.slack_groups import (
     join_smaller,
     runs,
     runs_of,
-    sum_rows,
 )
 from distdual.solver.solver import Solver
 

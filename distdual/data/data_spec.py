@@ -35,8 +35,11 @@ class OwnFormat:
 class DataSpec:
     """The examples, labels and file formats of a problem's data sets."""
 
-    examples: Literal["rows", "sequences", "bags", "trees"] = "rows"
-    """One feature vector each; or several: tokens with a label each, candidates with one label, words with a tree."""
+    examples: Literal["rows", "sequences", "bags", "trees", "queries"] = "rows"
+    """One feature vector each; or several: tokens with a label each, candidates with one label, words with a tree.
+
+    Queries have documents, each with a target, which is its relevance.
+    """
 
     labels: Literal["classes", "targets"] = "classes"
     """Names of classes, or real numbers to predict."""

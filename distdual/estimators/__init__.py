@@ -5,12 +5,14 @@ feature_scales: the warning about badly scaled features.
 model_folder: estimators from model folders, and back.
 raw_rows: raw rows as features, for estimators of data sets.
 base: solver parameters, fit and partial_fit, for all estimators.
-linear: coef_, intercept_ and scores, for the next three.
+linear: scores of single rows, coef_ and intercept_, for most.
 classifier: SVC.
 regressor: SVR.
 drop_in: LinearSVC and LinearSVR.
+ordinal: OrdinalSVC.
 latent: LatentSVM.
-structured_base: prediction and scores by the problem itself, for the next two.
+structured_base: prediction and scores by the problem itself, for the next three.
+ranking: SVMRank.
 chain: ChainSVM.
 structural: StructuralSVM.
 """
@@ -19,7 +21,19 @@ from distdual.estimators.chain import ChainSVM
 from distdual.estimators.classifier import SVC
 from distdual.estimators.drop_in import LinearSVC, LinearSVR
 from distdual.estimators.latent import LatentSVM
+from distdual.estimators.ordinal import OrdinalSVC
+from distdual.estimators.ranking import SVMRank
 from distdual.estimators.regressor import SVR
 from distdual.estimators.structural import StructuralSVM
 
-__all__ = ["SVC", "SVR", "ChainSVM", "LatentSVM", "LinearSVC", "LinearSVR", "StructuralSVM"]
+__all__ = [
+    "SVC",
+    "SVR",
+    "ChainSVM",
+    "LatentSVM",
+    "LinearSVC",
+    "LinearSVR",
+    "OrdinalSVC",
+    "SVMRank",
+    "StructuralSVM",
+]

@@ -33,6 +33,7 @@ class Given(NamedTuple):
     sample_weight: Any = None
     classes: Any = None
     lengths: Any = None
+    qid: Any = None
 
 
 def is_path(X: Any) -> bool:

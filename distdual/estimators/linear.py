@@ -1,8 +1,9 @@
-"""The base class of SVC, SVR and LatentSVM: coef_, intercept_ and scores ⟨w, x⟩ + intercept."""
+"""The base classes of estimators with scores ⟨w, x⟩, and of those with scores ⟨w, x⟩ + intercept."""
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from distdual.data.preprocess.preprocessing import RAW
 from distdual.data.sources.arrays import is_dask, is_sparse
 from distdual.errors import InputError
 from distdual.estimators.base import DualEstimator
-from distdual.estimators.inputs import Given, check_columns_of, features_of, is_path, matrix_of
+from distdual.estimators.inputs import Given, check_columns_of, features_of, is_path
 from distdual.estimators.raw_rows import prepared_rows
 from distdual.kernels.rows import Floats
 from distdual.problems.mapped import Mapped, unmapped
@@ -27,26 +28,8 @@ class Decided(NamedTuple):
     y: NDArray[Any]  # labels as strings, or targets
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class LinearEstimator(DualEstimator):
-    """Base class of the linear estimators. Parameters in addition to those of DualEstimator:
-
-    - `fit_intercept`: learn a bias as the weight of a constant feature, regularised like all others
-    - `intercept_scaling`: value of that feature; the larger, the less the bias is regularised
-    """
-
-    fit_intercept: bool = True
-    intercept_scaling: float = 1.0
-
-    @property
-    def _bias(self) -> float:
-        value = self._number("intercept_scaling")
-        if not 0 < value < math.inf:
-            raise InputError(f"intercept_scaling must be positive and finite, got {value}")
-        return value if self.fit_intercept else 0.0
-
-    def _set_weights(self, w: Floats, problem: Any) -> None:
-        self.coef_, self.intercept_ = split_weights(w, problem)
+class ScoringEstimator(DualEstimator):
+    """Base class of estimators that score single rows: of arrays, raw rows as before `prepare`, or a data set."""
 
     def _decide(self, X: Any) -> Floats:
         check_is_fitted(self)
@@ -77,6 +60,32 @@ class LinearEstimator(DualEstimator):
         labels = np.array(dataset.classes)[y] if dataset.classes else y
         return Decided(np.concatenate([part.scores for part in parts]), labels)
 
+    @abstractmethod
+    def _scores(self, X: Any) -> Floats:
+        """Scores of the rows of a NumPy or SciPy array."""
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class LinearEstimator(ScoringEstimator):
+    """Base class of the linear estimators. Parameters in addition to those of DualEstimator:
+
+    - `fit_intercept`: learn a bias as the weight of a constant feature, regularised like all others
+    - `intercept_scaling`: value of that feature; the larger, the less the bias is regularised
+    """
+
+    fit_intercept: bool = True
+    intercept_scaling: float = 1.0
+
+    @property
+    def _bias(self) -> float:
+        value = self._number("intercept_scaling")
+        if not 0 < value < math.inf:
+            raise InputError(f"intercept_scaling must be positive and finite, got {value}")
+        return value if self.fit_intercept else 0.0
+
+    def _set_weights(self, w: Floats, problem: Any) -> None:
+        self.coef_, self.intercept_ = split_weights(w, problem)
+
     def _scores(self, X: Any) -> Floats:
         if isinstance(self._problem, Mapped):
             X = self._problem.feature_map.rows(features_of(as_singles(X))).values
@@ -101,8 +110,8 @@ def linear_scores(X: Any, coef: Floats, intercept: Floats) -> Floats:
 
 def decide_shard(source: Any, problem: Any, w: Floats, shard: int) -> Decided:
     """Scores and labels of one shard; runs on a worker."""
-    found, inner = problem.prepared(source.open().read(shard).shard), cast(Any, unmapped(problem))
-    return Decided(linear_scores(matrix_of(found.x, inner.n_features), *split_weights(w, problem)), found.y)
+    found = problem.prepared(source.open().read(shard).shard)
+    return Decided(problem.decision(w, found), found.y)
 
 
 def as_singles(X: Any) -> Any:

@@ -15,6 +15,8 @@ from distdual.model.io import DataInfo, Model
 from distdual.model.predict import label_array
 from distdual.problems.chain.problem import Chain
 from distdual.problems.mapped import Mapped, unmapped
+from distdual.problems.ordinal import Ordinal
+from distdual.problems.ranking.problem import Ranking
 from distdual.problems.regression import Regression
 from distdual.solver.regularizer import Prior
 
@@ -57,6 +59,11 @@ def parameters_of(model: Model) -> dict[str, Any]:
     if isinstance(problem, Chain):
         names = ("transitions", "boundaries", "rescaling")
         return {**found, **{name: getattr(problem, name) for name in names}, "tag_cost": dict(problem.tag_cost) or None}
+    if isinstance(problem, Ranking):
+        return {**found, "gain": problem.gain, "normalise": problem.normalise}
+    if isinstance(problem, Ordinal):
+        found |= {"loss": problem.loss, "intercept_scaling": problem.bias, "order": list(problem.order) or None}
+        return {**found, "class_weight": dict(problem.class_cost) or None}
     found |= {"fit_intercept": problem.bias != 0, "intercept_scaling": abs(problem.bias) or 1.0}
     if isinstance(problem, Regression):
         return {**found, "epsilon": problem.epsilon}

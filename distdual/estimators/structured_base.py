@@ -1,4 +1,4 @@
-"""The base class of ChainSVM and StructuralSVM: prediction and scores by the problem itself."""
+"""The base class of SVMRank, ChainSVM and StructuralSVM: prediction and scores by the problem itself."""
 
 from typing import Any
 
@@ -28,7 +28,11 @@ class StructuredEstimator(DualEstimator):
 
     def _mean(self, data: Data, name: str) -> float:
         """The mean called `name` in the problem's score."""
+        return self._means(data)[name]
+
+    def _means(self, data: Data) -> dict[str, float]:
+        """All means of the problem's score."""
         score = add_up([part.score for part in self._predict_shards(data)])
         if score is None:
             raise InputError(f"{data.location}: contains labels that this {type(self).__name__} was not trained on")
-        return score[name]
+        return score

@@ -199,9 +199,9 @@ def summed(scores: list[dict[str, float] | None]) -> dict[str, float] | None:
 
 
 def columns_of(predictor: Predictor, part: Part, *, scores: bool, top: int | None, lines: bool) -> Rows:
-    """The columns of a file of predictions; in a text file, a line has all tags of a sequence."""
+    """The columns of a file of predictions; in a text file, a line has all tags of a sequence, or one number."""
     labels = predictor.labels_of(part.predicted)
-    if part.lengths is not None and lines:
+    if part.lengths is not None and lines and predictor.names:
         labels = np.array(list(lines_of(labels, part.lengths)), dtype=object)
     columns: dict[str, NDArray[Any]] = {"prediction": labels}
     decision = part.decision

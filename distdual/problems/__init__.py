@@ -6,6 +6,8 @@ linear           helpers of the problems whose examples are single feature vecto
 binary           binary classification: one constraint an example
 multiclass       multiclass classification (Crammer-Singer)
 regression       ε-insensitive regression: ξ_i = max(0, |target_i − ⟨w, x_i⟩| − ε)
+ordinal          ordinal regression: a score, and thresholds between classes that are in order
+ranking/         ranking of documents within queries
 chain/           sequence tagging by a linear chain
 parsing/         parsing with a weighted context-free grammar
 latent/          problems with latent values

@@ -19,10 +19,12 @@ from distdual.problems.latent.bags import Latent
 from distdual.problems.latent.chain import LatentChain
 from distdual.problems.latent.multiclass import LatentMulticlass
 from distdual.problems.multiclass import Multiclass
+from distdual.problems.ordinal import Ordinal
 from distdual.problems.parsing.problem import Cfg
+from distdual.problems.ranking.problem import Ranking
 from distdual.problems.regression import Regression
 
-BUILT_IN = (Binary, Multiclass, Regression, Chain, Cfg, Latent, LatentMulticlass, LatentChain)
+BUILT_IN = (Binary, Multiclass, Regression, Ordinal, Ranking, Chain, Cfg, Latent, LatentMulticlass, LatentChain)
 KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in BUILT_IN}
 
 OWN_NAME = re.compile(r"([^\W\d]\w*)(\.[^\W\d]\w*)*:([^\W\d]\w*)(\.[^\W\d]\w*)*")

@@ -42,7 +42,14 @@ OF_ANY_INPUT = [
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # features around 100, never scaled
 @parametrize_with_checks(
-    [distdual.SVC(), distdual.SVR(), distdual.LinearSVC(), distdual.LinearSVR()],
+    [
+        distdual.SVC(),
+        distdual.SVR(),
+        distdual.LinearSVC(),
+        distdual.LinearSVR(),
+        distdual.SVMRank(),
+        distdual.OrdinalSVC(),
+    ],
     expected_failed_checks=lambda _: EQUIVALENCE,
 )
 def test_check(estimator: Any, check: Any) -> None:

@@ -19,6 +19,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "groups": {"problem": {"kind": "binary"}, "solver": GROUPS},
     "multiclass": {"problem": {"kind": "multiclass"}},
     "regression": {"problem": {"kind": "regression"}},
+    "ordinal": {"problem": {"kind": "ordinal"}},
+    "ranking": {"problem": {"kind": "ranking"}},
     "chain": {"problem": {"kind": "chain"}},
     "cfg": {"problem": {"kind": "cfg"}},
     "latent": {"problem": {"kind": "latent", "bias": 1.0}},
@@ -63,8 +65,9 @@ def make_data(name: str, folder: Path) -> None:
     n, d = 36, 4
     x = rng.normal(size=(n, d)).astype(np.float32) * (rng.random((n, d)) < 0.7)
     score = x @ rng.normal(size=d)
-    if kind == "regression":
-        prepare_arrays(x, score + 0.3 * rng.normal(size=n), data, kind, shard_bytes=300)
+    if kind in ("regression", "ranking"):
+        lengths = np.full(n // 6, 6) if kind == "ranking" else None
+        prepare_arrays(x, score + 0.3 * rng.normal(size=n), data, kind, lengths=lengths, shard_bytes=300)
         return
     classes = 2 if kind in ("binary", "latent") else 3
     y = np.digitize(score + 0.3 * rng.normal(size=n), np.quantile(score, np.arange(1, classes) / classes))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distdual.kernels.row_sums import sum_rows
 from distdual.kernels.rows import CsrRows, DenseRows, OuterRows
 from distdual.problems.base import Keys
 from distdual.problems.binary import Binary
@@ -18,7 +19,7 @@ from distdual.scan.group_members_file import pack, unpack
 from distdual.scan.scan import Scan, scan_shard
 from distdual.scan.shard_reader import Loaded
 from distdual.scan.slack import ALL, SHARD, Slack
-from distdual.scan.slack_groups import Members, group_members, groups_of, sum_rows
+from distdual.scan.slack_groups import Members, group_members, groups_of
 from tests import naive
 from tests.build import CLASSES, compiling, examples, python_kernels, rows_of, shard_of
 
@@ -50,7 +51,7 @@ def test_runs_of_rows_are_added_up(form, seed, compiled):
     if compiled:
         found = sum_rows(rows, weight, indptr, n_weights)
     else:
-        with python_kernels("distdual.scan.slack_groups"):
+        with python_kernels("distdual.kernels.row_sums"):
             found = sum_rows(rows, weight, indptr, n_weights)
     written = naive.dense(rows, n_weights)
     wanted = [

@@ -16,7 +16,7 @@ from distdual.data.sources.arrays import blocks_from_arrays, width_of
 from distdual.data.sources.base import Attached, Opened, Source
 from distdual.data.sources.conll import text_from, text_like
 from distdual.data.sources.npy import ArrayNames
-from distdual.data.sources.sequences import blocks_from_ragged, ragged
+from distdual.data.sources.sequences import blocks_from_ragged, lengths_of, ragged
 from distdual.data.sources.source_files import expanded
 from distdual.data.sources.table_blocks import check_grouped, known_tables, new_tables
 from distdual.data.sources.tables import READERS, Table, frame_table
@@ -142,6 +142,7 @@ def prepare_arrays(
     cost: Any = None,
     margin: Any = None,
     lengths: Any = None,
+    qid: Any = None,
     like: Place | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
@@ -150,9 +151,14 @@ def prepare_arrays(
 
     For a chain, `x` and `y` are lists with an array a sequence, or have a row a token and `lengths` says how many
     tokens each sequence has; `cost` has an entry for each sequence. A latent problem has bags for sequences and
-    candidates for tokens, each with the label of its bag.
+    candidates for tokens, each with the label of its bag. A ranking has queries of documents, each with its relevance;
+    instead of `lengths`, `qid` may name the query of each row.
     """
     chosen, place = Options(kind=kind, **options), as_location(dest, storage_options)
+    if qid is not None:
+        if lengths is not None:
+            raise InputError("the arrays: qid and lengths both say where queries begin; leave one out")
+        lengths = lengths_of(qid, "the arrays: qid")
     if data_spec(kind).ragged or lengths is not None:
         if margin is not None:
             raise InputError(f"the arrays: a margin for each sequence has no meaning in a {kind} problem; leave it out")

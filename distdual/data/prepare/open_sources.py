@@ -49,8 +49,8 @@ def file_sources(given: Files, kind: str, spec: DataSpec) -> list[Source]:
             raise InputError(
                 f"format {format} holds {other.holds}, for a {cls.kind} problem; a {kind} problem has no use for them"
             )
-    if spec.examples == "bags" and format == "svmlight":
-        format = "svmhmm"  # the same text, in which qid names the bag
+    if spec.examples in ("bags", "queries") and format == "svmlight":
+        format = "svmhmm"  # the same text, in which qid names the bag or the query
     formats = given._replace(format=format).formats(spec)
     if not {"npz", "zarr"} & set(formats) and any(given.arrays):
         raise InputError(

@@ -2,7 +2,9 @@
 
 An .npz file holds `x` (dense, one row an example) or `indptr`, `indices`, `values` (CSR, columns counted from 0) with
 an optional `n_features`; `y`; and optionally `cost` and `margin`. Where examples are sequences, rows are tokens, and
-`tokens` holds where each sequence begins, and the end of the last. Nothing is ever unpickled.
+`tokens` holds where each sequence begins, and the end of the last; or `qid` names the query of each row.
+
+Nothing is ever unpickled.
 """
 
 import bz2
@@ -22,7 +24,7 @@ from numpy.typing import NDArray
 from distdual.data.shard import Block
 from distdual.data.sources.arrays import Stream, assemble, csr_rows, cuts, dense_rows
 from distdual.data.sources.open_file import BLOCK_BYTES, damage_named, open_decompressed
-from distdual.data.sources.sequences import begins_at, check_bounds, whole_sequences
+from distdual.data.sources.sequences import begins_at, check_bounds, lengths_of, whole_sequences
 from distdual.data.storage.location import Location
 from distdual.data.storage.npy_io import ONE_AT_A_TIME
 from distdual.errors import InputError
@@ -30,7 +32,8 @@ from distdual.kernels.rows import CsrRows, DenseRows, Ints
 
 CSR = ("indptr", "indices", "values")
 EXAMPLE_COLUMNS = ("y", "cost", "margin")
-KNOWN = ("x", *CSR, "n_features", *EXAMPLE_COLUMNS, "tokens")
+RAGGED = ("tokens", "qid")
+KNOWN = ("x", *CSR, "n_features", *EXAMPLE_COLUMNS, *RAGGED)
 INDPTR_PIECE = 1 << 16  # rows whose lengths are looked at together
 
 
@@ -59,7 +62,8 @@ def blocks_from_npz(source: Location, names: ArrayNames = AS_USUAL, *, labelled:
             return array_stream(file, f"{source}: array {name!r}", ndim)
 
         columns = {name: stream(name) for name in EXAMPLE_COLUMNS if name in members}
-        cost = columns.pop("cost", None) if "tokens" in members else None  # an entry a sequence, not a row
+        ragged = [name for name in RAGGED if name in members]
+        cost = columns.pop("cost", None) if ragged else None  # an entry a sequence, not a row
         if "x" in members:
             x = stream("x", ndim=2)
             n, blocks = x.length, assemble(dense_from(x), x.length, columns, x.name)
@@ -67,9 +71,12 @@ def blocks_from_npz(source: Location, names: ArrayNames = AS_USUAL, *, labelled:
             indptr, indices, values = map(stream, CSR)
             rows = csr_from(indptr, indices, values, declared_width(archive, members, source))
             n, blocks = row_count(indptr), assemble(rows, row_count(indptr), columns, indptr.name)
-        if "tokens" in members:
-            bounds = stream("tokens")
-            tokens = check_bounds(bounds.take(bounds.length or 0), n, bounds.name)
+        if ragged:
+            bounds = stream(ragged[0])
+            given = bounds.take(bounds.length or 0)
+            if ragged[0] == "qid":
+                given = np.concatenate([[0], np.cumsum(lengths_of(given, bounds.name))])
+            tokens = check_bounds(given, n, bounds.name)
             blocks = whole_sequences(begins_at(blocks, tokens), cost)
         yield from blocks
 
@@ -141,6 +148,8 @@ def find_members(archive: zipfile.ZipFile, source: Location, names: ArrayNames, 
                 "name those of features and labels with --x and --y to leave others out"
             )
         members[name] = member
+    if set(RAGGED) <= set(members):
+        raise InputError(f"{source}: arrays 'tokens' and 'qid' both say where queries begin; leave one out")
     sparse = [name for name in (*CSR, "n_features") if name in members]
     if "x" in members and sparse:
         raise InputError(f"{source}: features are given twice, as array 'x' and as array {sparse[0]!r}")

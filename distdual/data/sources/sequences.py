@@ -95,6 +95,19 @@ def ragged(x: Any, y: Any, lengths: Any = None) -> Ragged:
     return Ragged(x, np.asarray(y), check_bounds(bounds, len(y), "the lengths, added up,"))
 
 
+def lengths_of(qid: Any, name: str) -> Ints:
+    """The number of rows of each query, whose rows follow each other and have the same qid."""
+    ids = np.asarray(qid)
+    if ids.ndim != 1:
+        raise InputError(f"{name} must have 1 dimension, found {ids.ndim}")
+    starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1])[: len(ids)])
+    if len(np.unique(ids[starts])) < len(starts):
+        _, first, count = np.unique(ids[starts], return_index=True, return_counts=True)
+        again = ids[starts[first[np.argmax(count)]]]
+        raise InputError(f"{name}: rows of query {again} are apart; sort the rows by query")
+    return np.diff(np.append(starts, len(ids)))
+
+
 def stack(parts: list[Any]) -> Any:
     if is_sparse(parts[0]):
         import scipy.sparse as sp
