@@ -9,7 +9,6 @@ with that of the raw rows.
 """
 
 import argparse
-import csv
 import json
 import os
 import subprocess
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import csv
 
 import distdual
 from distdual.data.storage.location import Location
@@ -87,21 +88,24 @@ def measure(folder: Path, s3: S3Server, megabytes: float, seed: int) -> dict[str
 def write_csv(table: Path, n_bytes: float, seed: int) -> int:
     """Rows of the table until the file has this size; a tenth of the second and third number is missing."""
     rng, n = np.random.default_rng(seed), 0
-    with table.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*(f"number{k}" for k in range(8)), *TEXTS, "bought"])
+    with table.open("wb") as file:
         while file.tell() < n_bytes:
-            numbers = rng.normal(size=(ROWS_AT_ONCE, 8)) * 10.0 ** np.arange(8)
-            texts = [rng.integers(0, levels, ROWS_AT_ONCE) for levels in TEXTS.values()]
-            wanted = numbers[:, 0] + texts[2] / 2 + rng.normal(size=ROWS_AT_ONCE) > 1
-            cells = [[f"{value:.6g}" for value in column] for column in numbers.T.tolist()]
-            for column in cells[1:3]:
-                for k in np.flatnonzero(rng.random(ROWS_AT_ONCE) < 0.1).tolist():
-                    column[k] = ""
-            words = [[f"{name}-{k}" for k in codes] for name, codes in zip(TEXTS, texts, strict=True)]
-            writer.writerows(zip(*cells, *words, wanted.astype(int).tolist(), strict=True))
+            csv.write_csv(some_rows(rng), file, csv.WriteOptions(include_header=n == 0, quoting_style="none"))
             n += ROWS_AT_ONCE
     return n
+
+
+def some_rows(rng: np.random.Generator) -> Any:
+    numbers = (rng.normal(size=(ROWS_AT_ONCE, 8)) * 10.0 ** np.arange(8)).astype(np.float32)
+    codes = [rng.integers(0, levels, ROWS_AT_ONCE) for levels in TEXTS.values()]
+    wanted = numbers[:, 0] + codes[2] / 2 + rng.normal(size=ROWS_AT_ONCE) > 1
+    missing = [rng.random(ROWS_AT_ONCE) < share for share in (0, 0.1, 0.1, 0, 0, 0, 0, 0)]
+    columns = {f"number{k}": pa.array(numbers[:, k], mask=missing[k]) for k in range(8)}
+    columns |= {
+        name: pa.array([f"{name}-{k}" for k in range(TEXTS[name])]).take(pa.array(c))
+        for name, c in zip(TEXTS, codes, strict=True)
+    }
+    return pa.table({**columns, "bought": pa.array(wanted.astype(np.int64))})
 
 
 def run(code: str, told: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from distdual.coordinator.calibrate import Calibrated, calibrate
     from distdual.coordinator.run import Result, train
     from distdual.coordinator.sweep_c import Sweep, sweep
+    from distdual.data.prepare.api import prepare, prepare_arrays, prepare_frame
     from distdual.estimators import (
         SVC,
         SVR,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     )
     from distdual.jobs.submit import Job, submit
     from distdual.model.io import load_model
+    from distdual.model.onnx_export import export_onnx
     from distdual.model.predict import Predictions, predict
     from distdual.problems.user.latent import LatentUserProblem
     from distdual.problems.user.problem import UserProblem
@@ -56,8 +58,12 @@ __all__ = [
     "__version__",
     "calibrate",
     "check_problem",
+    "export_onnx",
     "load_model",
     "predict",
+    "prepare",
+    "prepare_arrays",
+    "prepare_frame",
     "submit",
     "sweep",
     "train",
@@ -65,6 +71,9 @@ __all__ = [
 ]
 
 _HOME = {
+    "prepare": "data.prepare.api",
+    "prepare_arrays": "data.prepare.api",
+    "prepare_frame": "data.prepare.api",
     "Result": "coordinator.run",
     "train": "coordinator.run",
     "Verification": "certificate.verify",
@@ -72,6 +81,7 @@ _HOME = {
     "load_model": "model.io",
     "Predictions": "model.predict",
     "predict": "model.predict",
+    "export_onnx": "model.onnx_export",
     "Sweep": "coordinator.sweep_c",
     "sweep": "coordinator.sweep_c",
     "Calibrated": "coordinator.calibrate",
@@ -104,4 +114,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """Names that are imported on first use, too."""
-    return sorted({*globals(), *__all__})
+    return sorted({name for name in globals() if name.startswith("__")} | {*__all__})

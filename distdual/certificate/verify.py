@@ -30,12 +30,12 @@ from distdual.cluster.base import Executor
 from distdual.cluster.open_executor import open_executor
 from distdual.config import RETRY_SECONDS, ClusterConfig
 from distdual.data.dataset import Dataset, open_dataset
-from distdual.data.storage.location import Location, check_scheme
+from distdual.data.storage.location import Location, Place, as_location, check_scheme
 from distdual.errors import InputError
 from distdual.kernels.rounding import MARGIN, Enclosed, sum_of
 from distdual.kernels.rows import Floats, Int32s, product
 from distdual.model.dual import AnyDual, Dual, GroupDual, Summary
-from distdual.model.io import Model, changed_files, check_own_texts, load_model
+from distdual.model.io import FROM_ARRAYS, Model, changed_files, check_own_texts, load_model
 from distdual.problems.base import Magnitude
 from distdual.problems.latent.base import Completed
 from distdual.problems.registry import KindOrClass
@@ -75,8 +75,8 @@ class Verification:
 
 
 def verify(
-    model: str | Location,
-    data: str | Location | None = None,
+    model: Place,
+    data: Place | None = None,
     client: Any = None,
     *,
     cluster: ClusterConfig | None = None,
@@ -88,12 +88,16 @@ def verify(
     `gap` is the target; without it, the model's own is used, which whoever wrote the model chose.
     `problem` names the class of a model of a user's own problem: "package.module:Class" or the class itself.
     """
-    folder = model if isinstance(model, Location) else Location(model)
-    folder = folder.patient(RETRY_SECONDS)
+    folder = as_location(model).patient(RETRY_SECONDS)
     claimed = load_model(folder.patient(0), problem)  # the address may be wrong
     if not data:
+        if claimed.data.url == FROM_ARRAYS:
+            raise InputError(
+                f"{folder}: the model was fitted on arrays, which are not stored; fit the estimator on a prepared data "
+                "set to make a model that can be verified"
+            )
         check_scheme(f"{folder}/model.json", claimed.data.url)
-    source = data if isinstance(data, Location) else Location(data or claimed.data.url, folder.storage_options)
+    source = as_location(data or claimed.data.url, folder.storage_options)
     whole = open_dataset(source.patient(RETRY_SECONDS)) if data else trained_data(source)
     dataset = trained_on(claimed, whole)
     check_shape(claimed, dataset)

@@ -121,7 +121,8 @@ def at_the_edge(chosen: float, values: list[float]) -> str:
 def report(run: str, out: Path | None, png: bool | None, price: "Price | None", as_json: bool) -> int:
     """Write a report of RUN: bounds, cache, timeline and costs.
 
-    RUN is a run log, or a model trained with one. The HTML file is self-contained; a PNG has the same name.
+    RUN is a run log, or a model, with the log of its training if there is one. The HTML file is self-contained; a PNG
+    has the same name.
 
     \b
     Example:

@@ -8,7 +8,7 @@ import click
 
 def names(_: click.Context, __: click.Parameter, told: tuple[str, ...]) -> tuple[str, ...]:
     """Columns, given one by one or separated by commas."""
-    return tuple(name for each in told for name in each.split(",") if name)
+    return tuple(name for each in told for name in each.split(",") if name or not each)
 
 
 def columns(option: str, field: str, help_: str) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from distdual.cli.options import print_json, stdout
 from distdual.config import Config
 from distdual.errors import InputError
-from distdual.report.number_format import duration, size
+from distdual.report.number_format import counted, duration, size
 
 if TYPE_CHECKING:
     from distdual.coordinator.dry_run import DryRun
@@ -33,18 +33,18 @@ def show_dry_run(config: Config, price: "Price | None", as_json: bool, **others:
 def lines(found: "DryRun", cost: float | None) -> list[tuple[str, str]]:
     limit = "" if found.worker_memory is None else f" of {size(found.worker_memory)}"
     stay = "stay in memory: read once" if found.shards_stay_in_memory else "do not fit: read again in every pass"
-    who = "this process" if found.worker_memory is None and found.workers == 1 else f"{found.workers} workers"
+    who = "this process" if found.worker_memory is None and found.workers == 1 else counted(found.workers, "worker")
     reads = f"{found.expected_passes_read} × {size(found.bytes_a_pass)} = {size(found.expected_bytes)}"
     told = [
-        ("data set", f"{found.examples:,} examples in {found.shards:,} shards"),
-        ("a pass reads", f"{size(found.bytes_a_pass)} in {found.gets_a_pass:,} GETs"),
+        ("data set", f"{counted(found.examples, 'example')} in {counted(found.shards, 'shard')}"),
+        ("a pass reads", f"{size(found.bytes_a_pass)} in {counted(found.gets_a_pass, 'GET')}"),
         ("shards", f"{stay}, by {who}"),
         ("memory of a worker", f"about {size(found.worker_needs)}{limit}"),
         ("memory of coordinator", f"about {size(found.coordinator_needs)}"),
         ("cached constraints", f"about {found.expected_cache_rows:,}, {size(found.expected_cache_bytes)}"),
         ("slack", found.slack),
         ("expected passes", f"about {found.expected_passes}"),
-        ("expected reading", f"{reads}, {found.expected_gets:,} GETs"),
+        ("expected reading", f"{reads}, {counted(found.expected_gets, 'GET')}"),
     ]
     if found.oracle_seconds_a_pass is not None:
         told.append(("oracle in a pass", f"about {duration(found.oracle_seconds_a_pass)} of one thread"))

@@ -4,6 +4,7 @@ from typing import Any
 
 from distdual.coordinator.checkpoint import describe_checkpoint
 from distdual.data.dataset import Dataset, open_dataset
+from distdual.data.preprocess.preprocessing import RAW, Preprocessing, of_dataset
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.model.io import CHECKPOINT, MANIFEST, Model, load_model, read_about, read_certificate
@@ -22,6 +23,8 @@ def describe(location: Location) -> dict[str, Any]:
     for folder in (location, location / CHECKPOINT):
         if folder.exists(MANIFEST):
             return describe_checkpoint(folder)
+    if any((location / part).exists("zarr.json") for part in ("train", "test")):
+        open_dataset(location)  # says where they are
     raise InputError(
         f"{location}: not a data set, a model or a checkpoint: no zarr.json, no model.json and no {MANIFEST}; "
         "`distdual prepare` writes data sets, `distdual train` models"
@@ -42,11 +45,19 @@ def describe_dataset(dataset: Dataset) -> dict[str, Any]:
         **describe_recipe(layout.recipe, layout.n_features),
         "columns": [*layout.columns, *layout.runs],
         **({"texts": list(layout.texts)} if layout.texts else {}),
+        **describe_preprocessing(of_dataset(dataset)),
         "shards": dataset.n_shards,
         "bytes": dataset.nbytes,
         "largest_norm": float(dataset.largest_norm.max()),
         "fingerprint": dataset.fingerprint,
     }
+
+
+def describe_preprocessing(made: Preprocessing) -> dict[str, Any]:
+    """The scale and the names of features, where they were changed and have names."""
+    names = list(made.feature_names or ())
+    scale = {} if made.scale == "none" else {"scale": made.scale}
+    return {**scale, "feature_names": names} if names else scale
 
 
 def describe_recipe(recipe: dict[str, Any], n_features: int) -> dict[str, Any]:
@@ -68,6 +79,7 @@ def describe_model(model: Model) -> dict[str, Any]:
         "C": model.C,
         "weights": len(model.w),
         "support": model.dual.support,
+        **describe_preprocessing(model.preprocessing or RAW),
         "data": {"url": model.data.url, "examples": model.data.n_examples, "shards": len(model.data.checksum)},
         "certificate": certificate,
     }

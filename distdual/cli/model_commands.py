@@ -22,6 +22,7 @@ from distdual.cli.options import (
 )
 from distdual.cli.show import show_table, show_verification
 from distdual.config import ClusterConfig
+from distdual.report.number_format import counted
 
 
 @click.command()
@@ -145,7 +146,7 @@ def predict(
     if as_json:
         print_json({"n_examples": found.n_examples, "score": found.score, "out": out})
     else:
-        stdout.print(f"{found.n_examples:,} predictions in {out}")
+        stdout.print(f"{counted(found.n_examples, 'prediction')} in {out}")
         for name, value in (found.score or {}).items():
             stdout.print(f"{name} {value:.4f}")
     return 0

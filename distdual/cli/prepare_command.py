@@ -17,6 +17,7 @@ from distdual.cli.options import (
     storage_option,
     storage_options,
 )
+from distdual.report.number_format import counted
 
 
 @click.command(short_help="Convert files to a data set of shards.")
@@ -83,7 +84,7 @@ def prepare(
         print_json({"datasets": [asdict(summary) for summary in written]})
     for summary in () if as_json else written:
         stdout.print(
-            f"{summary.url}: {summary.n_examples:,} examples, {summary.n_features:,} features, "
-            f"{summary.n_shards:,} shard{'s' * (summary.n_shards != 1)}, labels {', '.join(summary.labels)}"
+            f"{summary.url}: {counted(summary.n_examples, 'example')}, {counted(summary.n_features, 'feature')}, "
+            f"{counted(summary.n_shards, 'shard')}{', labels ' * bool(summary.labels)}{', '.join(summary.labels)}"
         )
     return 0

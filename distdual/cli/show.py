@@ -6,6 +6,9 @@ from distdual.cli.options import (
     advice,
     stdout,
 )
+from distdual.report.number_format import counted
+
+MOST_LISTED = 50
 
 
 def show_certificate(certificate: dict[str, Any]) -> None:
@@ -20,8 +23,8 @@ def show_certificate(certificate: dict[str, Any]) -> None:
             "the bounds belong to the last convex problem"
         )
     stdout.print(
-        f"cost       {certificate['passes']} passes, {certificate['oracle_calls']:,} oracle calls, "
-        f"{certificate['support']:,} support constraints, {certificate['seconds']:.1f} s"
+        f"cost       {counted(certificate['passes'], 'pass')}, {counted(certificate['oracle_calls'], 'oracle call')}, "
+        f"{counted(certificate['support'], 'support constraint')}, {certificate['seconds']:.1f} s"
     )
     if not certificate["certified"]:
         stdout.print(f"next       {advice(certificate)}")
@@ -42,7 +45,9 @@ def show_verification(checked: dict[str, Any]) -> None:
     if checked["objective"] is not None:
         stdout.print(f"latent     objective {checked['objective']:.8g}; the bounds belong to the last convex problem")
     if checked["appended"]:
-        stdout.print(f"  of the first {checked['n_shards']} shards; {checked['appended']} were appended later")
+        stdout.print(
+            f"  of the first {counted(checked['n_shards'], 'shard')}; {checked['appended']} were appended later"
+        )
     for finding in checked["findings"]:
         stdout.print(f"  - {finding}")
     if not checked["certified"] and not checked["findings"]:
@@ -55,5 +60,11 @@ def show_table(table: dict[str, Any], indent: str = "") -> None:
             stdout.print(f"{indent}{name}")
             show_table(value, indent + "  ")
         else:
-            text = ", ".join(map(str, value)) if isinstance(value, list) else value
+            text = listed(value) if isinstance(value, list) else value
             stdout.print(f"{indent}{name:<14} {text}")
+
+
+def listed(values: list[Any]) -> str:
+    """The first values of a list."""
+    more = f" and {len(values) - MOST_LISTED:,} more" if len(values) > MOST_LISTED else ""
+    return ", ".join(map(str, values[:MOST_LISTED])) + more

@@ -48,11 +48,12 @@ def quickstart(folder: Path, as_json: bool) -> int:
     from distdual.data.dataset import open_dataset
     from distdual.data.storage.location import Location
     from distdual.quickstart import prepare_digits, run
+    from distdual.report.number_format import counted
     from distdual.report.progress import ProgressDisplay
 
     config = prepare_digits(folder)
     data = open_dataset(Location(config.data.url))
-    stderr.print(f"data set: {data.n_examples:,} digits in {data.n_shards} shards, even against odd")
+    stderr.print(f"data set: {data.n_examples:,} digits in {counted(data.n_shards, 'shard')}, even against odd")
     with ProgressDisplay(stderr, config.solver.gap) as watch:
         result, checked = run(config, watch)
     if as_json:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from distdual.certificate.verify import contradictions
@@ -41,7 +41,7 @@ class Result:
 
     model: Model
     certificate: dict[str, Any]
-    history: list[Round]
+    history: list[Round] = field(repr=False)
     finished_before: bool = False  # an earlier run did all the work, and this one none
 
 

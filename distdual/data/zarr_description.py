@@ -79,9 +79,22 @@ def open_group(location: Location, store: Store, mode: Literal["r", "r+"] = "r")
     except zarr.errors.ContainsArrayError:
         raise InputError(PLAIN_ARRAY.format(location)) from None
     except (zarr.errors.GroupNotFoundError, FileNotFoundError, NotADirectoryError):
-        raise InputError(f"{location}: there is no data set; make one with `distdual prepare`") from None
+        raise InputError(f"{location}: {what_is_there(location)}") from None
     except UNREADABLE as error:
         raise damaged(error, f"{location}: zarr.json is damaged ({{}}); prepare it again") from None
+
+
+def what_is_there(location: Location) -> str:
+    """What stands where a data set is expected, and what to do."""
+    fs, path = location.filesystem()
+    if not location.remote and fs.isfile(path):
+        return "is a file, not a data set; make one of it with `distdual prepare`"
+    parts = [part for part in ("train", "test") if (location / part).exists("zarr.json")]
+    if parts:
+        return f"there is no data set, but there is one in {' and in '.join(f'{location}/{part}' for part in parts)}"
+    if location.exists("model.json"):
+        return "is a model, not a data set"
+    return "there is no data set; make one with `distdual prepare`"
 
 
 def read_layout(location: Location, group: zarr.Group) -> Layout:

@@ -23,6 +23,8 @@ from distdual.kernels.rows import DenseRows, Features, Floats
 
 Data = Dataset | MemoryDataset
 
+NO_NUMBERS = ("str", "category", "datetime", "timedelta", "date", "time", "categorical", "enum", "period")  # dtypes
+
 SINGLE: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float32, "order": "C"}
 
 
@@ -62,9 +64,26 @@ def single_rows(estimator: Any, X: Any, y: Any, *, reset: bool, keep: bool, **ch
         if not blocks:
             raise InputError("the Dask array has no rows")
         return join_blocks(blocks).x, labels
+    check_numbers(estimator, X)
     with np.errstate(over="ignore"):  # values too large for single precision become infinite and are refused
         X, y = validate_data(estimator, X, y, reset=reset, copy=keep, **SINGLE, **checks)
     return features_of(X), y
+
+
+def check_numbers(estimator: Any, X: Any) -> None:
+    """Refuse data frames with columns that hold no numbers: the columns are named, as NumPy's own message does not."""
+    if not hasattr(X, "dtypes") or not hasattr(X, "columns"):
+        return
+    for name, dtype in zip(X.columns, X.dtypes, strict=True):
+        levels = getattr(dtype, "categories", None)
+        if getattr(getattr(levels, "dtype", None), "kind", "") in "biuf" and levels is not None:
+            continue  # codes are numbers
+        if str(dtype).lower().startswith(NO_NUMBERS):
+            raise InputError(
+                f"{type(estimator).__name__}: column {str(name)!r} holds {dtype} values, not numbers; encode it in a "
+                "pipeline, for example with sklearn.preprocessing.OneHotEncoder, or prepare the table with "
+                "distdual.prepare_frame, which does so"
+            )
 
 
 def features_of(X: Any) -> Features:

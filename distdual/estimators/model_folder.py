@@ -11,7 +11,7 @@ from distdual.data.preprocess.preprocessing import RAW, Preprocessing
 from distdual.data.storage.location import as_location
 from distdual.errors import InputError
 from distdual.estimators.inputs import Data
-from distdual.model.io import DataInfo, Model
+from distdual.model.io import FROM_ARRAYS, DataInfo, Model
 from distdual.model.predict import label_array
 from distdual.problems.chain.problem import Chain
 from distdual.problems.mapped import Mapped, unmapped
@@ -96,7 +96,7 @@ def set_names(estimator: Any, preprocessing: Preprocessing) -> None:
 def data_info(data: Data) -> DataInfo:
     """What a model folder says about the data of a fit."""
     numbering = data.layout.numbering if isinstance(data, Dataset) else None
-    url = data.location.url if isinstance(data, Dataset) else "arrays"
+    url = data.location.url if isinstance(data, Dataset) else FROM_ARRAYS
     return DataInfo(url, data.fingerprint, data.n_examples, data.checksum, numbering)
 
 

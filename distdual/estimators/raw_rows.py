@@ -8,7 +8,7 @@ from distdual.data.preprocess.columns import Columns
 from distdual.data.shard import Block, join_blocks
 from distdual.data.sources.arrow import arrow
 from distdual.data.sources.table_blocks import known_tables
-from distdual.data.sources.tables import frame_table, is_frame
+from distdual.data.sources.tables import frame_table, is_frame, is_records, records_table
 from distdual.errors import InputError
 from distdual.estimators.inputs import features_of, matrix_of
 from distdual.kernels.rows import DenseRows
@@ -34,13 +34,14 @@ def prepared_rows(preprocessing: Any, X: Any, n_features: int) -> Any:
 
 def as_frame(X: Any, columns: Columns) -> Any:
     """A data frame as it is; dicts, or an array with the columns in order, as an Arrow table."""
+    if isinstance(X, dict) or (getattr(X, "ndim", None) == 1 and hasattr(X, "index")):
+        raise InputError(
+            "X is a single row; pass a data frame with one row, such as frame[:1], or a list with one dict"
+        )
     if is_frame(X):
         return X
-    if isinstance(X, list) and X and isinstance(X[0], dict):
-        missing = [name for name in columns.names if name not in X[0]]
-        if missing:
-            raise InputError(f"X: the first row has no value named {missing[0]!r}; expected {', '.join(columns.names)}")
-        return arrow().Table.from_pylist([{name: row.get(name) for name in columns.names} for row in X])
+    if is_records(X):
+        return records_table(X, columns.names, "X")
     array = np.asarray(X)
     if array.ndim != 2 or array.shape[1] != len(columns.columns) or array.dtype.kind not in "biuf":
         raise InputError(

@@ -14,6 +14,7 @@ from distdual.kernels.compile_cache import use_private_cache
 from distdual.kernels.kernel_sources import digest_of
 
 njit: Any = numba.njit  # its stubs do not know _nrt
+unliteral: Any = types.unliteral  # without types
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,7 +51,27 @@ def compiled(fn: F, **options: Any) -> F:
     file = getattr(getattr(made, "_cache", None), "_cache_file", None)  # none without a cache or without Numba's JIT
     if file is not None:
         file._version = (file._version, SOURCES)
+    if hasattr(made, "get_call_template"):
+        made.get_call_template = once_for_whole_numbers(made.get_call_template)
     return cast(F, made)
+
+
+def once_for_whole_numbers(resolve: Callable[..., Any]) -> Callable[..., Any]:
+    """Let kernels that call a kernel share what it compiles to, be it with 0, 1, an int32 or an int64.
+
+    Numba would compile it for each of these; a kernel of trees took seconds longer.
+    """
+
+    def resolved(arguments: Any, named: Any) -> Any:
+        return resolve(tuple(map(plain, arguments)), {name: plain(type_) for name, type_ in named.items()})
+
+    return resolved
+
+
+def plain(type_: Any) -> Any:
+    """The type of a scalar without its value, if that is known, and int64 for narrower whole numbers."""
+    type_ = unliteral(type_)
+    return types.int64 if type_ in (types.int8, types.int16, types.int32) else type_
 
 
 def cached(fn: F, **options: Any) -> Any:

@@ -71,6 +71,9 @@ PRIOR: dict[str, tuple[Any, tuple[int, ...]]] = {
 }
 
 
+FROM_ARRAYS = "arrays"  # the URL of data that were never stored
+
+
 class DataInfo(NamedTuple):
     """The data set a model was trained on."""
 
@@ -105,12 +108,21 @@ class Model:
             raise InputError(f"a {self.problem.kind} model has no estimator; predict with distdual.predict")
         return getattr(distdual, name).from_model(self)
 
+    def __repr__(self) -> str:
+        certificate = self.certificate
+        gap = "no proven gap" if certificate.get("gap") is None else f"gap {certificate['gap']:.2e}"
+        return (
+            f"<{self.problem.kind} model: C={self.C:g}, {len(self.w):,} weights, {self.dual.support:,} support, {gap}>"
+        )
+
     def save(self, location: Location, *, overwrite: bool = False, claim: Claim | None = None) -> None:
         """Write the folder, model.json last; a model that is there stays whole until the new one is.
 
         `claim` is the caller's on the folder, if it has one.
         """
-        check_output(location, overwrite=overwrite)
+        check_output(
+            location, overwrite=overwrite, remedy="set output.overwrite=true" if claim else "pass overwrite=True"
+        )
         with contextlib.nullcontext(claim) if claim else claimed(location) as held:
             held.check()
             self._write(location)
@@ -190,15 +202,15 @@ def describe_features(preprocessing: Preprocessing | None) -> dict[str, Any]:
     return {"preprocessing": preprocessing.describe(), **({"feature_names": list(names or ())} if listed else {})}
 
 
-def check_output(location: Location, *, overwrite: bool) -> None:
-    """Raise unless a model may be written here."""
+def check_output(location: Location, *, overwrite: bool, remedy: str = "set output.overwrite=true") -> None:
+    """Raise unless a model may be written here; `remedy` says how to replace one."""
     if location.is_empty():
         return
     ours = ("model.json", "certificate.json", "run.json", f"{CHECKPOINT}/{MANIFEST}")
     if not any(location.exists(name) for name in ours):
         raise InputError(f"{location}: already holds something that is not a model; choose another output.url")
     if location.exists("model.json") and not overwrite:
-        raise InputError(f"{location}: already holds a model; choose another output.url or set output.overwrite=true")
+        raise InputError(f"{location}: already holds a model; choose another place, or {remedy}")
 
 
 def begin_run(location: Location, members: str | None) -> None:

@@ -85,7 +85,7 @@ def import_onnx() -> Any:
     try:
         import onnx
     except ImportError:
-        raise InputError("ONNX export needs onnx, which is missing: pip install 'distdual[onnx]'") from None
+        raise InputError("ONNX export needs onnx, which is missing: pip install onnx") from None
     return onnx
 
 

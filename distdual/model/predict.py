@@ -16,13 +16,13 @@ from distdual.data.prepare.open_sources import Files
 from distdual.data.preprocess.preprocessing import check_same
 from distdual.data.shard import Shard
 from distdual.data.sources.npy import ArrayNames
-from distdual.data.sources.tables import frame_table, is_frame
+from distdual.data.sources.tables import frame_table, is_frame, is_records, records_table
 from distdual.data.storage.location import Location, Place, as_location
 from distdual.data.validate import label_name
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Ints
 from distdual.model.io import Model, check_own_texts, load_model
-from distdual.model.raw_rows import RawShard, is_raw, label_codes, raw_shards, table_shards
+from distdual.model.raw_rows import RawShard, is_raw, known_columns, label_codes, raw_shards, table_shards
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import stated
 from distdual.problems.registry import KindOrClass
@@ -74,6 +74,8 @@ class Predictor:
 
     def parts(self, data: Any, cluster: ClusterConfig, client: Any, arrays: ArrayNames) -> Iterator[Part]:
         """The predictions for a data set, shard by shard; or for files or a data frame, some rows at a time."""
+        if is_records(data):
+            data = records_table(data, known_columns(self.model).names, "the rows")
         if is_frame(data):
             return self.of_rows(table_shards(self.model, [frame_table(data)]))
         place = as_location(data)

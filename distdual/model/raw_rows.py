@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.prepare.open_sources import TABLES, Files, labelled_or_not
+from distdual.data.preprocess.columns import Columns
 from distdual.data.preprocess.preprocessing import Preprocessing
 from distdual.data.shard import Block, Shard
 from distdual.data.sources.base import Source
@@ -99,12 +100,15 @@ def check_table(file: Location, found: str) -> bool:
     return True
 
 
-def table_sources(model: Model, tables: list[Table]) -> list[tuple[Source, bool]]:
+def known_columns(model: Model, table: str = "the data") -> Columns:
     columns = known_preprocessing(model).columns
     if columns is None:
-        raise InputError(
-            f"{tables[0].name} is a table, but the model was trained on features without names; give arrays"
-        )
+        raise InputError(f"{table} is a table, but the model was trained on features without names; give arrays")
+    return columns
+
+
+def table_sources(model: Model, tables: list[Table]) -> list[tuple[Source, bool]]:
+    columns = known_columns(model, tables[0].name)
     sources = known_tables(tables, columns, labelled=False).sources
     return [(source, columns.label in table.types) for source, table in zip(sources, tables, strict=True)]
 

@@ -16,6 +16,12 @@ def short(count: int) -> str:
     return f"{count / 1e12:.3g} T"
 
 
+def counted(n: int, thing: str) -> str:
+    """A number of things: 1 shard, 2 shards, 3 passes."""
+    plural = f"{thing}{'es' if thing.endswith('s') else 's'}"
+    return f"{n:,} {thing if n == 1 else plural}"
+
+
 def number(value: float) -> str:
     return short(round(value)) if value >= 1000 else f"{value:.3g}"
 

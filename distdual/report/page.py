@@ -27,6 +27,7 @@ from distdual.report.log_reader import (
 from distdual.report.number_format import clock, duration, number, percent, short, shown, size
 from distdual.report.price import Price, reading
 from distdual.report.svg_charts import Rule, Series, bar_chart, line_chart
+from distdual.report.weights import Weight, weights_chart
 
 # The browser may fetch nothing but updates from the page's own server.
 POLICY = (
@@ -35,6 +36,7 @@ POLICY = (
 )
 MOST_EVENTS = 200
 MOST_WORKERS = 24
+NO_ROUND = '<p class="soft">No round has ended yet.</p>'
 
 LEDGER = {
     "passes": "passes over the data set",
@@ -70,6 +72,8 @@ class Run(NamedTuple):
     failure: str = ""  # reason for an end without a certificate
     dask: str | None = None  # URL of Dask's dashboard
     price: Price | None = None  # of reading
+    weights: Sequence[Weight] = ()  # the largest, of a linear model
+    weights_of: str = ""  # what their features are
 
 
 def page(run: Run) -> str:
@@ -95,14 +99,20 @@ def title(run: Run) -> str:
 
 def content(run: Run) -> str:
     """The part of the page that changes during a run."""
+    weights = weights_chart(run.weights, run.weights_of)
     if not run.lines:
-        return headline(run) + '<p class="soft">No round has ended yet.</p>'
-    charts = pictures(run) + turns(run.certificate or {}) + what_happened(run.lines)
+        return headline(run) + (without_log(weights, run) if run.certificate else NO_ROUND)
+    charts = pictures(run) + weights + turns(run.certificate or {}) + what_happened(run.lines)
     tables = ledger(run) + proof(run.certificate)
     return (
         f'{headline(run)}<dl class="tiles">{tiles(run)}</dl><main class="charts">{charts}</main>'
         f'<div class="tables">{tables}</div>'
     )
+
+
+def without_log(weights: str, run: Run) -> str:
+    note = '<p class="soft">The run wrote no log; with output.log, its bounds over time are drawn here, too.</p>'
+    return f'{note}<main class="charts">{weights}{turns(run.certificate or {})}{proof(run.certificate)}</main>'
 
 
 def headline(run: Run) -> str:

@@ -5,22 +5,26 @@ from typing import Any, NamedTuple
 
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
-from distdual.model.io import read_about, read_certificate
+from distdual.model.io import load_model, read_about, read_certificate
 from distdual.model.replace_files import current
+from distdual.problems.registry import is_own
 from distdual.report.log_reader import Line, read_log
 from distdual.report.page import Run, page
 from distdual.report.plots import has_matplotlib, new_figure, plot_run
 from distdual.report.price import Price
+from distdual.report.weights import Weight, largest_weights
 
 
 class ReportSources(NamedTuple):
-    log: Path
-    lines: list[Line]
+    log: Path  # or, without one, where it would be
+    lines: list[Line]  # none without a log
     certificate: dict[str, Any] | None  # None for a log without a model
+    weights: tuple[list[Weight], str] = ([], "")
 
     def about(self, name: str, price: Price | None = None) -> Run:
         target = None if self.certificate is None else self.certificate["target"]
-        return Run(self.lines, name, self.certificate, target, price=price)
+        weights, what = self.weights
+        return Run(self.lines, name, self.certificate, target, price=price, weights=weights, weights_of=what)
 
 
 def write_report(
@@ -28,10 +32,15 @@ def write_report(
 ) -> list[Path]:
     """Write the report of a run and return its files, by default next to the log and named after it.
 
-    The PNG is left out where matplotlib is not installed, unless `png` asks for it.
+    A model that was trained without a log has a report of its weights and its certificate, named after the model. The
+    PNG is left out where matplotlib is not installed, unless `png` asks for it.
     """
-    png = has_matplotlib() if png is None else png
     found = find(run)
+    if png and not found.lines:
+        raise InputError(
+            f"{run}: a PNG shows how bounds close, but the run wrote no log; set output.log and train again"
+        )
+    png = bool(found.lines) and (has_matplotlib() if png is None else png)
     target = out or found.log.with_suffix(".html")
     if target.suffix not in (".html", ".htm"):
         raise InputError(f"{target}: the report is an HTML file; give it the suffix .html")
@@ -49,7 +58,7 @@ def write_report(
 
 
 def find(run: str) -> ReportSources:
-    """The log at `run`, or the certificate and the log of the model folder `run`."""
+    """The log at `run`; or the certificate, the weights and the log, if there is one, of the model folder `run`."""
     if "://" not in run and Path(run).is_file():
         return ReportSources(Path(run), read_log(Path(run)), None)
     folder = Location(run)
@@ -59,17 +68,30 @@ def find(run: str) -> ReportSources:
     config = read_about(folder).get("config")
     output = config.get("output") if isinstance(config, dict) else None
     log = output.get("log") if isinstance(output, dict) else None
-    if not isinstance(log, str):
-        raise InputError(f"{run}: the model was trained without a run log; set output.log and train again")
     certificate = read_certificate(folder)
-    lines = read_log(Path(log))
-    check_same_run(lines, certificate, f"{run} and {log}")
-    return ReportSources(Path(log), lines, certificate)
+    lines = read_log(Path(log)) if isinstance(log, str) else []
+    check_same_run(lines, certificate, f"{run} and {log}" if lines else run)
+    return ReportSources(Path(log) if isinstance(log, str) else beside(run), lines, certificate, weights_in(folder))
+
+
+def beside(run: str) -> Path:
+    """Where the report of a model without a log goes: beside its folder, or here if that is remote."""
+    return Path(f"{run.rstrip('/').rpartition('/')[2] if '://' in run else run.rstrip('/')}.jsonl")
+
+
+def weights_in(folder: Location) -> tuple[list[Weight], str]:
+    """The largest weights of a linear model, and what their features are."""
+    about = read_about(folder).get("problem")
+    if not isinstance(about, dict) or is_own(about.get("kind")):
+        return [], ""
+    model = load_model(folder)
+    scale = "none" if model.preprocessing is None else model.preprocessing.scale
+    return largest_weights(model), "of features as they are" if scale == "none" else f"of features scaled by {scale}"
 
 
 def check_same_run(lines: list[Line], certificate: dict[str, Any], names: str) -> None:
     ends = lines if certificate.get("latent") else lines[-1:]  # the best restart need not be the last
-    if certificate.get("lower") not in [line["lower"] for line in ends]:
+    if lines and certificate.get("lower") not in [line["lower"] for line in ends]:
         raise InputError(f"{names} belong to different runs: their final lower bounds differ; pass the log alone")
     bounds = (certificate.get(name) for name in ("upper", "gap"))
     proven = all(isinstance(bound, float | None) for bound in bounds) and isinstance(certificate.get("target"), float)

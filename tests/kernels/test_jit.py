@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from numba.core import types
+
 import distdual
+from distdual.problems.parsing.cky import at
 from tests.shell import environment
 
 SQUARE = """
@@ -36,3 +39,9 @@ def test_a_kernel_is_compiled_anew_when_another_file_that_it_calls_has_changed(t
     for path in package.rglob("*.py"):
         path.write_text(path.read_text().replace("DenseRows", "FullRows"))
     assert square(SQUARE.replace("DenseRows", "FullRows")) == "10.0 0\n", "a type that was kept is no more"
+
+
+def test_calls_with_constants_and_narrow_whole_numbers_share_what_is_compiled():
+    for arguments in ((types.int32, types.literal(3), types.int64), (types.int64, types.int64, types.literal(4))):
+        at.get_call_template(arguments, {})
+    assert {signature.args for signature in at.nopython_signatures} == {(types.int64,) * 3}

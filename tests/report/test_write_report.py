@@ -268,10 +268,6 @@ def test_a_log_of_another_run_is_refused(run: Path, tmp_path: Path) -> None:
     (tmp_path / "model" / "certificate.json").write_text((run / "model" / "certificate.json").read_text())
     with pytest.raises(InputError, match="belong to different runs"):
         write_report(str(tmp_path / "model"))
-    about["config"]["output"]["log"] = None
-    (tmp_path / "model" / "model.json").write_text(json.dumps(about))
-    with pytest.raises(InputError, match="trained without a run log"):
-        write_report(str(tmp_path / "model"))
 
 
 def test_the_command_writes_both_files(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

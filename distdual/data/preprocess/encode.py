@@ -35,9 +35,12 @@ class Place(NamedTuple):
         return InputError(f"{self.source}, row {self.first_row + row} (counted from 0), column {column!r}: {what}")
 
 
-def encode(columns: Columns, batch: Any, place: Place) -> Features:
-    """The features of each row, dense or sparse as `columns` has it."""
-    parts = [encode_column(column, batch.column(column.name), place) for column in columns.columns]
+Unseen = dict[str, str]  # the first value that the training rows do not have, by column
+
+
+def encode(columns: Columns, batch: Any, place: Place, unseen: Unseen) -> Features:
+    """The features of each row, dense or sparse as `columns` has it; adds to `unseen`."""
+    parts = [encode_column(column, batch.column(column.name), place, unseen) for column in columns.columns]
     return dense_from(columns, parts) if not columns.sparse else csr_from(columns, parts)
 
 
@@ -49,7 +52,7 @@ class Encoded(NamedTuple):
     missing: Bools | None  # the value of the indicator
 
 
-def encode_column(column: Column, array: Any, place: Place) -> Encoded:
+def encode_column(column: Column, array: Any, place: Place, unseen: Unseen) -> Encoded:
     if column.kind in ("number", "date"):
         value = floats_of(column.name, column.kind, array, place) - column.origin
         missing = check_missing(column, np.isnan(value), place)
@@ -59,6 +62,8 @@ def encode_column(column: Column, array: Any, place: Place) -> Encoded:
     coded = coded_texts(column.name, array, place)
     missing = check_missing(column, coded.codes == NO_LEVEL, place)
     features = np.append(features_of(column, coded.values), NO_LEVEL)[coded.codes]
+    if column.name not in unseen and (none := (features == NO_LEVEL) & ~missing).any():
+        unseen[column.name] = coded.values[coded.codes[np.argmax(none)]]
     return Encoded(features, None, missing if column.indicator else None)
 
 

@@ -77,6 +77,11 @@ class TableOptions:
             if name not in types:
                 raise InputError(f"{where}: there is no column {name!r}; the columns are {listed(types)}")
         left_out = {*self.others.values(), *self.drop}
+        if "" in types and "" not in {*left_out, *self.features}:
+            raise InputError(
+                f"{where}: a column has no name, such as the index that pandas writes without index=False; "
+                f"leave it out, --drop '', or name it"
+            )
         chosen = [name for name in (self.features or types) if name not in left_out]
         if not chosen:
             raise InputError(f"{where}: no column is left for features")

@@ -11,4 +11,4 @@ def arrow(module: str = "pyarrow") -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise InputError("tables are read with pyarrow, which is missing: pip install 'distdual[frames]'") from None
+        raise InputError("tables are read with pyarrow, which is missing: pip install pyarrow") from None

@@ -1,5 +1,6 @@
 """Blocks of examples from tables, and the first pass that finds out what their columns become."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 from distdual.data.layout import COLUMNS
 from distdual.data.prepare_options import Options, TestMask
 from distdual.data.preprocess.columns import Column, Columns
-from distdual.data.preprocess.encode import Place, coded_texts, encode, floats_of, labels_of
+from distdual.data.preprocess.encode import Place, Unseen, coded_texts, encode, floats_of, labels_of
 from distdual.data.preprocess.learn import Learnt, learn
 from distdual.data.preprocess.table_options import NUMBER, TableOptions, plain_type, read_types
 from distdual.data.shard import Block
@@ -17,6 +18,8 @@ from distdual.data.sources.sequences import Run, whole_sequences
 from distdual.data.sources.tables import Table
 from distdual.errors import InputError
 from distdual.kernels.rows import Bools
+
+log = logging.getLogger(__name__)
 
 
 def new_tables(tables: Sequence[Table], table_options: TableOptions, options: Options) -> Opened:
@@ -72,10 +75,19 @@ def runs(
 ) -> Iterator[Run]:
     """Blocks of rows, and where a new group begins."""
     before = None
+    unseen: Unseen = {}
     for batch, place in placed([table], wanted):
         if not batch.num_rows:
             continue
-        x = encode(columns, batch, place)
+        known = len(unseen)
+        x = encode(columns, batch, place, unseen)
+        for name in list(unseen)[known:]:
+            log.warning(
+                "%s: column %r has values that the training rows lack, such as %r; no feature stands for them",
+                table.name,
+                name,
+                unseen[name],
+            )
         y = np.zeros(batch.num_rows) if label is None else labels_of(label, batch.column(label), place)
         cost = None if weight is None else floats_of(weight, "number", batch.column(weight), place)
         if cost is not None and np.isnan(cost).any():

@@ -5,16 +5,17 @@ A table tells what each column holds, and is read as often as needed: a first pa
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from distdual.data.preprocess.table_options import BOOLEAN, DATE, NUMBER, OTHER, TEXT, listed
 from distdual.data.sources.arrow import arrow
-from distdual.data.sources.open_file import BLOCK_BYTES, head, open_decompressed, open_source
+from distdual.data.sources.open_file import head, open_decompressed, open_source
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 
 BATCH_ROWS = 1 << 16
+CSV_BYTES = 4 << 20  # of a batch; pyarrow reads 32 of these ahead
 HEAD_BYTES = 1 << 20  # within which the line of column names ends
 SEPARATORS = b",\t;|"
 CSV_COLUMN = re.compile(r"In CSV column #(\d+): ")
@@ -111,7 +112,7 @@ def csv_options(separator: str, wanted: Mapping[str, str], types: Mapping[str, s
         if wish in as_type and (types.get(name), wish) not in inferred
     }
     return {
-        "read_options": csv.ReadOptions(block_size=BLOCK_BYTES if wanted else BLOCK_BYTES // 4),
+        "read_options": csv.ReadOptions(block_size=CSV_BYTES if wanted else HEAD_BYTES),
         "parse_options": csv.ParseOptions(delimiter=separator),
         "convert_options": csv.ConvertOptions(column_types=told, include_columns=list(wanted)),
     }
@@ -169,6 +170,25 @@ def parquet_table(file: Location) -> Table:
 def is_frame(x: Any) -> bool:
     """Whether `x` is a table: pandas, Polars, Arrow or Dask."""
     return hasattr(x, "__arrow_c_stream__") or is_dask_frame(x)
+
+
+def is_records(x: Any) -> bool:
+    """Whether `x` is a list of rows, each a dict from names of columns to values."""
+    return isinstance(x, list) and bool(x) and all(isinstance(row, dict) for row in x)
+
+
+def records_table(rows: list[dict[str, Any]], names: Sequence[str], where: str) -> Any:
+    """An Arrow table of these columns; NaT and other values that differ from themselves are missing."""
+    for number, row in enumerate(rows):
+        if missing := [name for name in names if name not in row]:
+            expected = ", ".join(names[:20])
+            raise InputError(f"{where}: row {number} has no value named {missing[0]!r}; expected {expected}")
+    values = {name: [None if row[name] != row[name] else row[name] for row in rows] for name in names}
+    pa = arrow()
+    try:
+        return pa.table({name: pa.array(column) for name, column in values.items()})
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InputError(f"{where} cannot be read: {str(error).splitlines()[0]}") from None
 
 
 def is_dask_frame(x: Any) -> bool:

@@ -44,6 +44,7 @@ from distdual.problems.parsing.derivation import (
     rules_of,
     same_key,
     tags_of,
+    write_span,
 )
 from distdual.problems.parsing.grammar import OUTSIDE, Grammar, read_grammar
 from distdual.problems.parsing.second_best_tree import best_other_tree, new_detour
@@ -293,7 +294,8 @@ def find_worst(
             slack[i] = 0.0 if ahead <= 0.0 else ahead
         else:
             size = len(right)
-            key[:size] = right
+            for p in range(size):  # `key[:size] = right` takes a second to compile, for the message that it may raise
+                key[p] = right[p]
         key_indptr[i + 1] = begin + size
     return -1
 
@@ -392,7 +394,7 @@ def count_brackets(
         if tree[0] == OUTSIDE:
             a = (len(tree) - 1) // 3
             for k in range(a):
-                right[k] = tree[1 + 3 * k : 4 + 3 * k]
+                write_span(tree[1 + 3 * k], tree[2 + 3 * k], tree[3 + 3 * k], right[k])
         else:
             a = max(0, read_key(tree, n, rules, tags, right))
         b = max(0, read_key(key, n, rules, tags, found))
