@@ -111,7 +111,7 @@ def test_where_no_data_set_is_the_message_says_what_there_is(folder: Path, capsy
     assert_refused(call(capsys, "info", folder / "flats"), f"{folder}/flats/train and in {folder}/flats/test")
     with pytest.raises(InputError, match=r"flats\.csv: is a file, not a data set; .*`distdual prepare`"):
         distdual.SVR().fit(folder / "flats.csv")
-    with pytest.raises(InputError, match="rents: is a model, not a data set"):
+    with pytest.raises(InputError, match="rents: there is no data set, but a model"):
         distdual.SVR().fit(folder / "rents")
 
 

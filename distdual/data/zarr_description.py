@@ -93,7 +93,7 @@ def what_is_there(location: Location) -> str:
     if parts:
         return f"there is no data set, but there is one in {' and in '.join(f'{location}/{part}' for part in parts)}"
     if location.exists("model.json"):
-        return "is a model, not a data set"
+        return "there is no data set, but a model"
     return "there is no data set; make one with `distdual prepare`"
 
 

@@ -172,7 +172,7 @@ def test_a_folder_without_model_json_holds_no_model(folder):
 
 def test_a_model_is_replaced_only_if_that_is_asked_for(folder):
     model = load_model(at(folder))
-    with pytest.raises(InputError, match=r"already holds a model; choose another output\.url or set output\.overwrite"):
+    with pytest.raises(InputError, match="already holds a model; choose another place, or pass overwrite=True"):
         model.save(at(folder))
     model.save(at(folder), overwrite=True)
     assert_same_model(load_model(at(folder)), model)

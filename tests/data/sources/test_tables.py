@@ -208,7 +208,8 @@ def test_wrong_options_are_refused(
 def test_bad_csv_is_refused_with_the_column(
     content: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "BLOCK_BYTES", 400)  # types are inferred from the first block
+    for name in ("CSV_BYTES", "HEAD_BYTES"):  # types are inferred from the first block
+        monkeypatch.setattr(tables, name, 400)
     (tmp_path / "bad.csv").write_text(content)
     with pytest.raises(InputError) as refused:
         prepare(tmp_path / "bad.csv", tmp_path / "data", "binary", label="y")
@@ -265,5 +266,5 @@ def test_without_pyarrow_there_is_one_sentence(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(arrow_module.importlib, "import_module", missing)
     (tmp_path / "people.csv").write_bytes(csv_bytes(people()))
-    with pytest.raises(InputError, match=r"distdual\[frames\]"):
+    with pytest.raises(InputError, match=r"pip install pyarrow"):
         prepare(tmp_path / "people.csv", tmp_path / "data", "binary", label="y")
