@@ -13,7 +13,7 @@ from distdual.data.training_data import TrainingData
 from distdual.problems.base import Problem
 from distdual.scan.scan import loaded_bytes
 
-MOST_VISITS = 3  # oracle calls for an example each time it is read; more find little that is new
+MOST_VISITS = 4  # oracle calls for an example each time it is read; more find little that is new
 READ_WORK = 40.0  # updates of a row in the time that reading it takes: memory gives 2 GB/s, a store 50 MB/s
 
 

@@ -52,11 +52,10 @@ class Scanner:
         `recent` maps a shard to members files to search instead of calling the oracle.
         """
         version = self.publish(w)
+        pieces = tuple(sorted(pieces))
         if not recent:
             pieces = cut_expensive(pieces, self.executor.problem.oracle_work, slack)
-        scans = [
-            self.scan_of(p, version, slack, recent.get(p.shard, ()), ticket) for ticket, p in enumerate(sorted(pieces))
-        ]
+        scans = [self.scan_of(p, version, slack, recent.get(p.shard, ()), ticket) for ticket, p in enumerate(pieces)]
         begin = time.perf_counter()
         reports = sorted(self.executor.reports(scans), key=lambda report: report.ticket)
         self.state.totals.wait_seconds += time.perf_counter() - begin

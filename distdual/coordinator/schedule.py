@@ -23,7 +23,8 @@ ASCENT_DOMINATES = 4.0  # ratio of ascent work to scan work above which a pass i
 CHEAP_PASS = 8.0  # cost of a pass, in sweeps, below which a scan replaces an evaluation of the cached problem
 MAX_ASCENT = 20.0  # limit of an ascent that no scan can replace, as a multiple of the work of a scan
 EXPENSIVE_CALL = 1000.0  # oracle work from which a shard may keep one worker busy for long: about 1 ms a call
-PIECE_WORK = 80_000.0  # oracle work of the pieces that it is cut into: about 80 ms, many times that of a task
+PIECE_WORK = 80_000.0  # oracle work of the smallest pieces that it is cut into: about 80 ms, many times a task's
+SHARERS = 64  # parts of what is left of a round, one of which a piece may be: 32 workers share it well
 STREAM_ROUNDS = 16  # windows of a pass over streamed data, at least …
 WINDOW_BYTES = 256 << 20  # … and the most bytes of a window, whose shards workers hold between its visits
 MIN_PIECE = 128  # examples worth a scan of their own
@@ -261,16 +262,20 @@ def cut_pieces(plan: Pass, slots: int, slack: Slack = EXAMPLE) -> list[Piece]:
 def cut_expensive(pieces: tuple[Piece, ...], oracle_work: float, slack: Slack) -> tuple[Piece, ...]:
     """Cut pieces of an expensive oracle so that many workers can share a round; `cut_pieces` does so by slots.
 
-    The cuts depend on declared work alone, so deterministic runs are the same for any number of workers.
+    They shrink towards the end of the round, so that tasks are few and all workers end at about the same time. The
+    cuts depend on declared work alone, so deterministic runs are the same for any number of workers.
     """
     if oracle_work < EXPENSIVE_CALL:
         return pieces
-    most = max(1, int(PIECE_WORK / oracle_work))
+    least = max(1, int(PIECE_WORK / oracle_work))
+    left = sum(piece.end - piece.begin for piece in pieces)
     found: list[Piece] = []
     for shard, begin, end in pieces:
         while begin < end:
-            cut = slack.next_cut(begin + most, end)
+            parts = -(-(end - begin) // max(least, left // SHARERS))
+            cut = slack.next_cut(begin + -(-(end - begin) // parts), end)
             found.append(Piece(shard, begin, cut))
+            left -= cut - begin
             begin = cut  # noqa: PLW2901
     return tuple(found)
 

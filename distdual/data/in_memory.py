@@ -15,7 +15,6 @@ from distdual.data.sources.arrays import blocks_from_arrays, is_sparse
 from distdual.data.sources.sequences import Ragged, blocks_from_ragged, ragged
 from distdual.data.validate import label_name
 from distdual.errors import InputError
-from distdual.kernels.rounding import row_norm_bound
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Ints
 
 PIECE_BYTES = 8 << 20
@@ -78,12 +77,21 @@ class MemoryDataset:
         """(n_shards,) checksums of all arrays except the costs."""
         return np.array([rows_checksum(shard) for shard in self.shards], dtype=np.uint32)
 
+    @cached_property
+    def _norms(self) -> dict[int, float]:
+        """The largest norms of the shards that were read; computed by threads that scan, once for each shard."""
+        return {}
+
     def read(self, number: int, *, check: bool = True) -> Read:  # noqa: ARG002 - as Dataset.read
-        return Read(self.shards[number])
+        shard = self.shards[number]
+        if number not in self._norms:
+            self._norms[number] = shard.norm_bound()
+        return Read(replace(shard, norm=self._norms[number]))
 
     def only(self, number: int) -> "OneShard":
         """The data that a worker needs to read this shard."""
-        return OneShard(replace(self.shards[number], x=self.shards[number].x.trimmed()))
+        shard = self.read(number).shard
+        return OneShard(replace(shard, x=shard.x.trimmed()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +160,7 @@ def coded_in_memory(block: Block, classes: tuple[str, ...], n_features: int) -> 
 
 def numbered(blocks: list[Block]) -> tuple[Shard, ...]:
     firsts = np.cumsum([0, *(block.n_examples for block in blocks)])
-    return tuple(Shard(s, int(firsts[s]), *block, norm=row_norm_bound(block.x)) for s, block in enumerate(blocks))
+    return tuple(Shard(s, int(firsts[s]), *block) for s, block in enumerate(blocks))
 
 
 def blocks_of(x: Any, y: Any, cost: Any, margin: Any) -> list[Block]:

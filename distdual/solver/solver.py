@@ -244,14 +244,12 @@ class Solver:
 
     def losses_between(self, w: Floats, first: Ints, *, together: bool) -> Floats:
         """The loss at w over the cached constraints of each shard, or of all together."""
-        losses = np.zeros(1 if together else len(first) - 1)
-        if len(self.cache):
-            view, each = self._arrays(), np.zeros(self.cache.n_groups)
-            group_losses(view.rows, view.margin, view.members, view.group_indptr, view.capacity, w, each)
-            own = self.cache.group_example >= 0
-            shard = np.searchsorted(first, self.cache.group_example[own], side="right") - 1
-            losses += np.bincount(np.zeros_like(shard) if together else shard, each[own], minlength=len(losses))
-        return losses
+        cuts = np.searchsorted(self.cache.group_example, first[[0, -1]] if together else first)
+        if not len(self.cache):
+            return np.zeros(len(cuts) - 1)
+        view, each = self._arrays(), np.zeros(self.cache.n_groups + 1)
+        group_losses(view.rows, view.margin, view.members, view.group_indptr, view.capacity, w, each)
+        return np.where(cuts[1:] > cuts[:-1], np.add.reduceat(each, cuts)[:-1], 0.0)
 
     def start_from(self, constraints: Constraints, alpha: Floats, references: Sequence[Ints] = ()) -> None:
         """Insert constraints with their α, which the caller has made feasible."""

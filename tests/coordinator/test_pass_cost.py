@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from distdual.config import SolverConfig
-from distdual.coordinator.pass_cost import READ_WORK, declared_cost
+from distdual.coordinator.pass_cost import MOST_VISITS, READ_WORK, declared_cost
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.feature_maps.fourier import fourier_map
@@ -59,6 +59,6 @@ def test_asynchronous_runs_have_no_schedule_for_streamed_data():
 
 
 def test_the_oracle_is_asked_again_only_where_it_may_have_another_answer():
-    for problem, visits in ((BINARY, 1), (MULTICLASS, 3)):
+    for problem, visits in ((BINARY, 1), (MULTICLASS, MOST_VISITS)):
         assert declared_cost(SolverConfig(stream="yes"), Data(), problem).visits == visits
         assert declared_cost(SolverConfig(stream="no"), Data(), problem).visits == 1

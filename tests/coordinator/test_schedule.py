@@ -14,6 +14,7 @@ from distdual.coordinator.schedule import (
     MAX_ASCENT,
     NEXT_SCAN_SHARE,
     PIECE_WORK,
+    SHARERS,
     Cause,
     Limits,
     Pass,
@@ -239,13 +240,22 @@ def test_one_slack_for_all_is_scanned_at_one_w_from_the_first_pass_on():
 def test_an_expensive_oracle_gets_short_pieces_that_cover_all_and_cut_no_group(work, size, per_group):
     slack = Slack(per_group)
     found = cut_expensive((Piece(3, 0, size), Piece(5, 8, 8 + size)), work, slack)
-    seen = {3: [], 5: []}
+    seen, left = {3: [], 5: []}, 2 * size
     for shard, begin, end in found:
         seen[shard] += range(begin, end)
         assert begin < end
         assert per_group is None or begin % per_group == 0
-        assert per_group is None or work * (end - begin) <= max(PIECE_WORK, work) + work * (per_group - 1)
+        most = max(PIECE_WORK, work, work * (left // SHARERS))
+        assert per_group is None or work * (end - begin) <= most + work * (per_group - 1)
+        left -= end - begin
     assert seen == {3: list(range(size)), 5: list(range(8, 8 + size))}
+
+
+def test_pieces_of_an_expensive_oracle_shrink_towards_the_end_of_a_round():
+    found = cut_expensive(tuple(Piece(shard, 0, 16) for shard in range(64)), PIECE_WORK / 4, Slack(1))
+    sizes = [end - begin for _, begin, end in found]
+    assert (sizes[0], sizes[-1]) == (16, 4)
+    assert len(sizes) < 64 * 16 / 4
 
 
 def test_pieces_of_a_cheap_oracle_stay_whole():
