@@ -1,11 +1,13 @@
 """Ablation: what each mechanism of the solver gains, by switching it off.
 
-    python -m benchmarks.ablation DATA [--case NAME]… [--without NAME]… [--repeat 3] [--json FILE]
+    python -m benchmarks.ablation DATA [--case NAME]… [--without NAME]… [--repeat 3] [--streamed]
+        [--json FILE]
 
 Each variant is a process of its own that replaces one function or constant, and solves the cases of
 `benchmarks.compare` in memory. A first run of each case counts passes and updates, and compiles kernels; --repeat runs
 that follow, interleaved in an order by lot, give the median of the seconds. Where switching a mechanism off changes no
 count and could not change seconds otherwise, it took no part, and no further runs are made. --repeat 0 only counts.
+With --streamed, runs are scheduled as if shards were read from storage.
 """
 
 import argparse
@@ -35,14 +37,16 @@ def main() -> None:
     arguments.add_argument("--case", action="append", choices=list(ENTRIES), help="may be given several times")
     arguments.add_argument("--without", action="append", choices=list(SWITCHES), help="may be given several times")
     arguments.add_argument("--repeat", type=int, default=3)
+    arguments.add_argument("--streamed", action="store_true", help="schedule as for data read from storage")
     arguments.add_argument("--json", type=Path, metavar="FILE", help="add all figures to this file")
     told = arguments.parse_args()
     if not told.folder.is_dir():
         arguments.error(f"{told.folder} is no folder")
     found: dict[str, Found] = json.loads(told.json.read_text()) if told.json and told.json.exists() else {}
+    options = {"stream": "yes"} if told.streamed else {}
     for name in told.case or ENTRIES:
         with processes(told.folder.resolve(), told.without or list(SWITCHES)) as trees:
-            merge(found.setdefault(name, {}), measured(trees, ENTRIES[name], told.repeat))
+            merge(found.setdefault(name, {}), measured(trees, ENTRIES[name], told.repeat, options))
         print(name, found[name], file=sys.stderr, flush=True)
         if told.json:
             told.json.write_text(json.dumps(found, indent=1) + "\n")
@@ -62,16 +66,16 @@ def processes(data: Path, switches: list[str]) -> Iterator[dict[str, Tree]]:
         yield trees
 
 
-def measured(trees: dict[str, Tree], entry: Entry, repeat: int) -> Found:
+def measured(trees: dict[str, Tree], entry: Entry, repeat: int, options: dict[str, Any]) -> Found:
     found: Found = {}
     for name, tree in trees.items():
         tree.ask(case=entry.case, C=entry.C)
-        run = tree.ask(gap=entry.gap)
+        run = tree.ask(gap=entry.gap, options=options)
         found[name] = {what: run[what] for what in (*COUNTS, "gap")} | {"seconds": []}
     chosen = [name for name in trees if name == ALL or took_part(name, found)]
     for turn in range(repeat if len(chosen) > 1 else 0):
         for name in random.Random(turn).sample(sorted(chosen), len(chosen)):
-            found[name]["seconds"].append(trees[name].ask(gap=entry.gap)["seconds"])
+            found[name]["seconds"].append(trees[name].ask(gap=entry.gap, options=options)["seconds"])
     return found
 
 

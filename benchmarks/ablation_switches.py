@@ -73,6 +73,27 @@ def look_skipping() -> None:
     replace(Solver, "_confirmed_gap", lambda solver, claim, **_: confirmed(solver, claim, trusting=False))
 
 
+def continuation() -> None:
+    """Start at C itself, however large it is."""
+    from distdual.solver.solver import Solver
+
+    replace(Solver, "ease", lambda _: None)
+
+
+def ascent_by_scan() -> None:
+    """Ascend after a scan by the same rule as elsewhere, whatever the scan found."""
+    from distdual.coordinator import trainer
+
+    replace(trainer, "after_scan", lambda plan, *_: plan)
+
+
+def repeated_visits() -> None:
+    """Call the oracle once for each example that is read from storage."""
+    from distdual.coordinator import pass_cost
+
+    replace(pass_cost, "MOST_VISITS", 1)
+
+
 def prefetch() -> None:
     """Rows are not brought into the processor's cache ahead of their visits."""
     from distdual.solver import sweep
@@ -123,6 +144,9 @@ SWITCHES = {
     "Newton in large groups": Switch(newton_groups, compiled=True),
     "averaged weights": Switch(averaged_weights),
     "look skipping": Switch(look_skipping),
+    "continuation": Switch(continuation),
+    "ascent by scan": Switch(ascent_by_scan),
+    "repeated visits": Switch(repeated_visits),
     "prefetch": Switch(prefetch, compiled=True, counts=False),
     "lean shards": Switch(lean_shards, counts=False),
     "simd": Switch(simd, compiled=True, counts=False),

@@ -1,6 +1,7 @@
 """The side of `benchmarks.compare` that runs in one tree: reads requests, lines of JSON, and answers each with another.
 
-Uses only what trees of several ages have in common. {"case": NAME, "C": C} loads a case; {"gap": GAP} solves it.
+Uses only what trees of several ages have in common. {"case": NAME, "C": C} loads a case; {"gap": GAP} solves it,
+with further settings of the solver as "options".
 With `--without NAME`, a mechanism of `benchmarks.ablation_switches` is off.
 """
 
@@ -36,7 +37,7 @@ def main(tree: str, folder: str, *without: str) -> None:
                 answer = {"title": case.title}
             else:
                 gc.collect()
-                answer = figures(ours.solve(case, asked["gap"]))
+                answer = figures(ours.solve(case, asked["gap"], **asked.get("options", {})))
             print(json.dumps(answer), flush=True)
 
 
