@@ -1,7 +1,7 @@
 """Numba kernels that every other package uses.
 
 compile_cache  where compiled kernels are kept, and the notice of their compilation
-kernel_sources  the files that kernels are made of
+kernel_sources  the files that a kernel is made of
 jit         the Numba decorators: the only place where Numba is configured
 simd        arithmetic on four numbers at once
 rows        the row formats, and the operations on one row that kernels share

@@ -1,5 +1,6 @@
 """The Numba decorators: the only place where Numba is configured."""
 
+import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +36,7 @@ CHECKED: dict[str, Any] = {"boundscheck": True} if BOUNDSCHECK else {}
 SCALARS = (None, bool, int, float)
 
 
-SOURCES = digest_of(Path(__file__).parents[1])
+PACKAGE = Path(__file__).parents[1]
 
 if BOUNDSCHECK:  # a cache of its own, or each kind of process would discard what the other kind has compiled
     above: Any = numba.config
@@ -43,17 +44,22 @@ if BOUNDSCHECK:  # a cache of its own, or each kind of process would discard wha
 
 
 def compiled(fn: F, **options: Any) -> F:
-    """Numba compiles a kernel anew when its own file has changed; ours are also made of what other files hold.
+    """Numba compiles a kernel anew when its own file has changed; ours are also made of what that imports.
 
     As part of the version, which Numba looks at first: the rest may speak of types that are no more.
     """
     made = cached(fn, **CALLED_FROM_PYTHON, **CHECKED, **options)
     file = getattr(getattr(made, "_cache", None), "_cache_file", None)  # none without a cache or without Numba's JIT
     if file is not None:
-        file._version = (file._version, SOURCES)
+        file._version = (file._version, sources_of(fn.__module__))
     if hasattr(made, "get_call_template"):
         made.get_call_template = once_for_whole_numbers(made.get_call_template)
     return cast(F, made)
+
+
+@functools.cache
+def sources_of(module: str) -> str:
+    return digest_of(PACKAGE, module)
 
 
 def once_for_whole_numbers(resolve: Callable[..., Any]) -> Callable[..., Any]:
