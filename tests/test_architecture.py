@@ -44,8 +44,7 @@ ORDER = [
 
 HOMES = {
     "distributed": ["cluster/", "jobs/"],
-    "dask": ["cluster/dask_client.py", "data/sources/arrays.py"],
-    "threadpoolctl": ["feature_maps/blas.py"],
+    "dask": ["cluster/dask_client.py", "cluster/collection.py", "data/sources/arrays.py"],
     "zarr": ["data/"],
     "fsspec": ["data/"],
     "s3fs": ["data/"],

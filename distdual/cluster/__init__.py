@@ -11,6 +11,7 @@ process_priority  lower priority for the workers of a local cluster
 liveness          deciding when a worker hangs and when a cluster is lost; pure
 dask_monitor      polling the scheduler for its workers
 dask_worker       the part of a task that runs on a worker
+collection        Dask arrays and data frames as a data set, scanned where their partitions are
 dask_tasks        grouping scans into tasks, and tasks into messages; pure
 dask_executor     the executor that scans on Dask workers, and recovers from their failures
 open_executor     the factory: the executor that a configuration describes

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from distdual.cluster.base import Held, arrived, run_all
 from distdual.cluster.dask_monitor import LOOK, PAUSE, Attended
 from distdual.cluster.dask_tasks import (
+    Sent,
     Task,
     batches,
     bundle_size,
@@ -32,7 +33,7 @@ from distdual.cluster.resources import of_workers
 from distdual.cluster.same_sources import HERE, ForeignWorkerError, is_same
 from distdual.config import ClusterConfig
 from distdual.data.dataset import Dataset
-from distdual.data.in_memory import MemoryDataset, OneShard
+from distdual.data.in_memory import OneShard
 from distdual.errors import ClusterError
 from distdual.kernels.rows import Floats
 from distdual.problems.base import Problem
@@ -83,7 +84,7 @@ class DaskExecutor:
     def __init__(
         self,
         client: Any,
-        dataset: Dataset | MemoryDataset,
+        dataset: Dataset | Sent,
         problem: Problem,
         limits: ClusterConfig | None = None,
         prepare: Callable[[], None] = lambda: None,
@@ -91,7 +92,7 @@ class DaskExecutor:
         """`prepare` is called after a scheduler restart, before any task is sent."""
         self.client = client
         self.cluster = Attended(client, limits or ClusterConfig(), prepare)
-        self.source: Source | MemoryDataset = dataset if isinstance(dataset, MemoryDataset) else Source.of(dataset)
+        self.source: Source | Sent = dataset if isinstance(dataset, Sent) else Source.of(dataset)
         self.first = dataset.first
         self.problem = problem
         self.run = secrets.token_hex(4)  # distinguishes runs that share a cluster
@@ -156,7 +157,7 @@ class DaskExecutor:
     def map_shards(self, function: Any, shards: Sequence[int], *parts: Sequence[Any]) -> Iterator[Any]:
         name, version = function.__name__.replace("_", "-"), self.held.newest
         arguments = list(zip(shards, *parts, strict=True))
-        one_by_one = isinstance(self.source, MemoryDataset)  # the shard travels with its task
+        one_by_one = isinstance(self.source, Sent)  # the shard travels with its task
         most = 1 if one_by_one else max(self.bundle, reads_a_task(self.seconds))
         some_at_a_time = shrinking_chunks(arguments, self.slots, most)
         tasks = [Task(name, version, function, [each[0] for each in some], some) for some in some_at_a_time]
@@ -334,7 +335,7 @@ class DaskExecutor:
 
     def _source(self, shard: int) -> Source | OneShard:
         """Return where a shard is stored or, for arrays, the shard itself."""
-        return self.source.only(shard) if isinstance(self.source, MemoryDataset) else self.source
+        return self.source.only(shard) if isinstance(self.source, Sent) else self.source
 
     def _problem(self) -> Scattered:
         shared = self.problem.problem if isinstance(self.problem, Completed) else self.problem

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from distdual.cluster.collection import CollectionDataset
 from distdual.cluster.dask_worker import scan_on_worker
 from distdual.data.in_memory import MemoryDataset
 from distdual.data.training_data import TrainingData
@@ -11,6 +12,8 @@ from distdual.problems.base import Problem
 from distdual.scan.scan import Scan, Source
 
 T = TypeVar("T")
+
+Sent = MemoryDataset | CollectionDataset  # the shards, or futures of them, are arguments of tasks
 
 BUNDLE = 16  # the most small shards that stay together in memory, or share a task
 BUNDLE_BYTES = 16 << 20
@@ -41,8 +44,8 @@ class Task:
 
 
 def bundle_size(dataset: TrainingData, slots: int) -> int:
-    """Number of shards per bundle in cluster memory; 1 for arrays, whose shards travel with their tasks."""
-    if isinstance(dataset, MemoryDataset) or not dataset.nbytes:
+    """Number of shards per bundle in cluster memory; 1 for arrays, whose shards are arguments of tasks."""
+    if isinstance(dataset, Sent) or not dataset.nbytes:
         return 1
     mean = dataset.nbytes / dataset.n_shards
     return max(1, min(BUNDLE, int(BUNDLE_BYTES / mean), dataset.n_shards // (8 * max(1, slots))))
@@ -88,7 +91,7 @@ def shrinking_chunks(values: list[T], slots: int, most: int) -> list[list[T]]:
     return found
 
 
-def batches(tasks: Sequence[Task], source: Source | MemoryDataset) -> Iterator[list[Task]]:
+def batches(tasks: Sequence[Task], source: Source | Sent) -> Iterator[list[Task]]:
     """Group tasks of one version into messages to the scheduler."""
     batch: list[Task] = []
     size = 0

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from distdual.cluster.base import Executor
+from distdual.cluster.collection import CollectionDataset
 from distdual.cluster.dask_client import connect
 from distdual.cluster.dask_executor import DaskExecutor
 from distdual.cluster.threads import InlineExecutor
@@ -15,19 +16,23 @@ from distdual.data.in_memory import MemoryDataset
 from distdual.errors import InputError
 from distdual.problems.base import Problem
 
+AnyDataset = Dataset | MemoryDataset | CollectionDataset
+
 
 @contextlib.contextmanager
 def open_executor(
-    cluster: ClusterConfig, dataset: Dataset | MemoryDataset, problem: Problem, client: Any = None
+    cluster: ClusterConfig, dataset: AnyDataset, problem: Problem, client: Any = None
 ) -> Iterator[Executor]:
     """Open the executor that [cluster] describes, or one on a given Dask client."""
     check_examples(dataset, problem)
+    client = dataset.client if isinstance(dataset, CollectionDataset) else client
     if client is not None:
         yield from _closing(on_dask(client, dataset, problem, cluster))
     elif cluster.scheduler or cluster.local:
         with connect(cluster) as own:
             yield from _closing(on_dask(own, dataset, problem, cluster))
     else:
+        assert not isinstance(dataset, CollectionDataset)
         yield from _closing(InlineExecutor(dataset, problem))
 
 
@@ -46,7 +51,7 @@ def dask_page(executor: Executor) -> str | None:
     return executor.client.dashboard_link or None if isinstance(executor, DaskExecutor) else None
 
 
-def on_dask(client: Any, dataset: Dataset | MemoryDataset, problem: Problem, cluster: ClusterConfig) -> DaskExecutor:
+def on_dask(client: Any, dataset: AnyDataset, problem: Problem, cluster: ClusterConfig) -> DaskExecutor:
     """Create an executor, and send the code of a user's own problem to its workers."""
 
     def prepare() -> None:
@@ -57,7 +62,7 @@ def on_dask(client: Any, dataset: Dataset | MemoryDataset, problem: Problem, clu
     return executor
 
 
-def check_examples(dataset: Dataset | MemoryDataset, problem: Problem) -> None:
+def check_examples(dataset: AnyDataset, problem: Problem) -> None:
     """Raise unless the data set holds the kind of examples that the problem's kernels expect."""
     if dataset.ragged != problem.data_spec.ragged:
         found, needed = ("sequences", "single rows") if dataset.ragged else ("single rows", "sequences")

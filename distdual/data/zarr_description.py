@@ -32,7 +32,7 @@ def text_array(name: str) -> str:
     return f"text_{name}"
 
 
-def array_of(group: zarr.Group, name: str) -> zarr.Array[Any]:
+def array_of(group: zarr.Group, name: str) -> "zarr.Array[Any]":
     found = group[name]
     if not isinstance(found, zarr.Array):
         raise KeyError(name)
@@ -46,7 +46,7 @@ def codecs_of(location: Location, group: zarr.Group, layout: Layout, spec: Array
     return metadata["codecs"]
 
 
-def described(location: Location, group: zarr.Group, name: str, dtype: str, dimensions: int = 1) -> zarr.Array[Any]:
+def described(location: Location, group: zarr.Group, name: str, dtype: str, dimensions: int = 1) -> "zarr.Array[Any]":
     """A table or a text, if it is of this form and fits in memory."""
     found = array_of(group, name)
     check_table_size(f"{location}: array {name!r}", plain(found.metadata.to_dict()), dtype, dimensions)

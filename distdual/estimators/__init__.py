@@ -1,6 +1,7 @@
 """scikit-learn estimators.
 
 inputs: arrays, sparse matrices, Dask arrays and data sets as input.
+collections: Dask arrays and data frames, trained on where they are.
 feature_scales: the warning about badly scaled features.
 model_folder: estimators from model folders, and back.
 raw_rows: raw rows as features, for estimators of data sets.
@@ -10,6 +11,7 @@ classifier: SVC.
 regressor: SVR.
 drop_in: LinearSVC and LinearSVR.
 ordinal: OrdinalSVC.
+onnx_converter: converters for skl2onnx.
 latent: LatentSVM.
 structured_base: prediction and scores by the problem itself, for the next three.
 ranking: SVMRank.

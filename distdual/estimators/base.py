@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from distdual.cluster.collection import CollectionDataset
 from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig, SolverConfig, convert, parse
 from distdual.coordinator.outcome import Outcome
@@ -118,7 +119,7 @@ class DualEstimator(BaseEstimator, ABC):
             data: Data = self._stored(X, given)
         else:
             self.preprocessing_ = RAW
-            data = self._dataset(self._block(X, given, first=True, keep=False))
+            data = self._in_cluster(X, given) or self._dataset(self._block(X, given, first=True, keep=False))
         problem = self._with_map(self._problem_for(data), data, anew=True)
         last: LastFit | None = getattr(self, "_start", None) if self.warm_start else None
         warm = last is not None and last.is_for(problem) and last.is_prefix_of(data)
@@ -170,6 +171,10 @@ class DualEstimator(BaseEstimator, ABC):
         self._set_weights(outcome.w, problem)
 
     # --- implemented by subclasses
+
+    def _in_cluster(self, X: Any, given: Given) -> CollectionDataset | None:  # noqa: ARG002
+        """The examples of a Dask collection, which stay where they are; None for other inputs."""
+        return None
 
     @abstractmethod
     def _block(self, X: Any, given: Given, *, first: bool, keep: bool) -> Block:

@@ -2,20 +2,23 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
+from distdual.cluster.collection import CollectionDataset, is_collection
 from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig
 from distdual.data.shard import Block
-from distdual.data.sources.arrays import is_dask
 from distdual.data.validate import label_name
 from distdual.errors import InputError
+from distdual.estimators.collections import collection_of
 from distdual.estimators.inputs import Data, Given, is_path, single_rows, weights_of
 from distdual.estimators.kernel import KernelEstimator
 from distdual.kernels.rows import Floats
@@ -43,9 +46,9 @@ class SVC(ClassifierMixin, KernelEstimator):
         P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, 1 − y_i ⟨w, x_i⟩)                 two classes, y_i = ±1
         P(w) = 1/2 ||w||² + C Σ_i weight_i · max(0, max_j 1 − ⟨w_{y_i} − w_j, x_i⟩)   more
 
-    X is an array, a SciPy sparse matrix or a Dask array with one row per example, or the path or URL of a data set,
-    which contains its own labels and costs. Features are rounded to single precision. Parameters in addition to those
-    of KernelEstimator, LinearEstimator and DualEstimator:
+    X is an array, a SciPy sparse matrix, a Dask array or data frame with one row per example, or the path or URL of a
+    data set, which contains its own labels and costs. Features are rounded to single precision. Parameters in addition
+    to those of KernelEstimator, LinearEstimator and DualEstimator:
 
     - `class_weight`: cost of a unit of slack by class label; "balanced" gives all classes the same total weight
 
@@ -69,21 +72,32 @@ class SVC(ClassifierMixin, KernelEstimator):
 
     def decision_function(self, X: Any) -> Floats:
         """(n,) scores, above 0 for the second class; for more than two classes (n, n_classes)."""
+        if is_collection(X):
+            check_is_fitted(self)
+            n_columns = (len(self.classes_),) if len(self.classes_) > 2 else ()
+            return cast(Floats, self._lazily("decision_function", X, np.empty((0, *n_columns))))
         return self._decide(X)
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> Any:
+        """A label for each row; lazy for a Dask array or data frame."""
+        if is_collection(X):
+            check_is_fitted(self)
+            return self._lazily("predict", X, self.classes_[:0])
         return self._labels(self._decide(X))
 
     @available_if(is_calibrated)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats:
         """(n, n_classes) probabilities; for an SVC made of a model that `distdual calibrate` has calibrated."""
+        if is_collection(X):
+            return cast(Floats, self._lazily("predict_proba", X, np.empty((0, len(self.classes_)))))
         found: Floats = self._calibration.probabilities(self._decide(X))  # type: ignore[attr-defined]
         return found
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The accuracy; X may be the path or URL of a data set."""
         if not is_path(X):
-            return float(super().score(X, np.asarray(y) if is_dask(y) else y, sample_weight))
+            weights = None if sample_weight is None else np.asarray(sample_weight)
+            return float(accuracy_score(np.asarray(y), np.asarray(self.predict(X)), sample_weight=weights))
         found = self._decide_stored(X, Given(y, sample_weight))
         return float(np.mean([label_name(label) for label in self._labels(found.scores).tolist()] == found.y))
 
@@ -91,6 +105,9 @@ class SVC(ClassifierMixin, KernelEstimator):
         chosen = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(np.int64)
         labels: NDArray[Any] = self.classes_[chosen]
         return labels
+
+    def _in_cluster(self, X: Any, given: Given) -> CollectionDataset | None:
+        return collection_of(self, X, given, regression=False)
 
     def _block(self, X: Any, given: Given, *, first: bool, keep: bool) -> Block:
         x, labels = single_rows(self, X, given.y, reset=first, keep=keep)

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from distdual.cluster.collection import CollectionDataset
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.in_memory import MemoryDataset, as_they_are
 from distdual.data.shard import join_blocks
@@ -21,7 +22,7 @@ from distdual.data.validate import label_name
 from distdual.errors import InputError
 from distdual.kernels.rows import DenseRows, Features, Floats
 
-Data = Dataset | MemoryDataset
+Data = Dataset | MemoryDataset | CollectionDataset
 
 NO_NUMBERS = ("str", "category", "datetime", "timedelta", "date", "time", "categorical", "enum", "period")  # dtypes
 

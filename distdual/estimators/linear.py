@@ -1,5 +1,6 @@
 """The base classes of estimators with scores ⟨w, x⟩, and of those with scores ⟨w, x⟩ + intercept."""
 
+import copy
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -12,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig
 from distdual.data.preprocess.preprocessing import RAW
-from distdual.data.sources.arrays import is_dask, is_sparse
+from distdual.data.sources.arrays import is_sparse
 from distdual.errors import InputError
 from distdual.estimators.base import DualEstimator
+from distdual.estimators.collections import lazily
 from distdual.estimators.inputs import Given, check_columns_of, features_of, is_path
 from distdual.estimators.raw_rows import prepared_rows
 from distdual.kernels.rows import Floats
@@ -31,16 +33,19 @@ class Decided(NamedTuple):
 class ScoringEstimator(DualEstimator):
     """Base class of estimators that score single rows: of arrays, raw rows as before `prepare`, or a data set."""
 
+    def _lazily(self, method: str, X: Any, meta: NDArray[Any]) -> Any:
+        """What a method returns for a Dask collection: a lazy collection of its results for each partition."""
+        check_is_fitted(self)
+        if self.preprocessing_.columns is None:
+            check_columns_of(self, X, reset=False)
+        return lazily(getattr(without_training(self), method), X, meta)
+
     def _decide(self, X: Any) -> Floats:
         check_is_fitted(self)
         if is_path(X):
             return self._decide_stored(X, Given()).scores
         if self.preprocessing_.columns is not None:
             return self._scores(prepared_rows(self.preprocessing_, X, self.n_features_in_))
-        if is_dask(X):
-            check_columns_of(self, X, reset=False)
-            rows = X.rechunk({1: -1})
-            return np.concatenate([self._raw_scores(rows.blocks[i].compute()) for i in range(rows.numblocks[0])])
         doubles = [np.float64, np.float32]
         return self._raw_scores(validate_data(self, X, reset=False, accept_sparse="csr", dtype=doubles))
 
@@ -90,6 +95,13 @@ class LinearEstimator(ScoringEstimator):
         if isinstance(self._problem, Mapped):
             X = self._problem.feature_map.rows(features_of(as_singles(X))).values
         return linear_scores(X, self.coef_, self.intercept_)
+
+
+def without_training(estimator: Any) -> Any:
+    """A copy that predicts, without the client, examples and α that a fit leaves, to be sent to workers."""
+    made = copy.copy(estimator)
+    made.client = made._start = made._seen = made._dual = None
+    return made
 
 
 def split_weights(w: Floats, problem: Any) -> tuple[Floats, Floats]:

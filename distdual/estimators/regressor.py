@@ -7,11 +7,11 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
+from distdual.cluster.collection import CollectionDataset, is_collection
 from distdual.data.shard import Block
-from distdual.data.sources.arrays import is_dask
+from distdual.estimators.collections import collection_of
 from distdual.estimators.inputs import Data, Given, is_path, single_rows, weights_of
 from distdual.estimators.kernel import KernelEstimator
-from distdual.kernels.rows import Floats
 from distdual.problems.regression import Regression
 
 
@@ -38,15 +38,22 @@ class SVR(RegressorMixin, KernelEstimator):
         """Train on these examples and those of all earlier calls, see SVC.partial_fit."""
         return self._partial_fit(X, Given(y, sample_weight))
 
-    def predict(self, X: Any) -> Floats:
+    def predict(self, X: Any) -> Any:
+        """A number for each row; lazy for a Dask array or data frame."""
+        if is_collection(X):
+            return self._lazily("predict", X, np.empty(0))
         return self._decide(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """R², the share of variance explained; X may be the path or URL of a data set."""
         if not is_path(X):
-            return float(super().score(X, np.asarray(y) if is_dask(y) else y, sample_weight))
+            weights = None if sample_weight is None else np.asarray(sample_weight)
+            return float(r2_score(np.asarray(y), np.asarray(self.predict(X)), sample_weight=weights))
         found = self._decide_stored(X, Given(y, sample_weight))
         return float(r2_score(found.y, found.scores))
+
+    def _in_cluster(self, X: Any, given: Given) -> CollectionDataset | None:
+        return collection_of(self, X, given, regression=True)
 
     def _block(self, X: Any, given: Given, *, first: bool, keep: bool) -> Block:
         x, targets = single_rows(self, X, given.y, reset=first, keep=keep, y_numeric=True)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -35,7 +34,7 @@ def small_shards() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("form", [np.asarray, sp.csr_array, lambda x: da.from_array(x, chunks=100)])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 def test_arrays_are_sent_to_workers_and_give_the_same_weights_as_threads(client: Any, form: Any) -> None:
     made = examples(2, 400, 8)
     here = distdual.SVC(0.1).fit(form(made.x), made.y)

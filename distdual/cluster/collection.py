@@ -1,0 +1,285 @@
+"""Dask arrays and data frames as a data set: a partition is a shard, scanned by the worker that holds it.
+
+Nothing but a description of each partition travels to this process. Shards are made from the collection whenever they
+are needed, so Dask computes again what a dead worker held.
+"""
+
+import hashlib
+import itertools
+import sys
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distdual.data.in_memory import OneShard, as_they_are
+from distdual.data.shard import Block, Read, Shard
+from distdual.data.sources.arrays import checked_weights, csr_rows, dense_rows, is_sparse, labels
+from distdual.data.validate import label_name
+from distdual.errors import InputError
+from distdual.kernels.rounding import row_norm_bound
+from distdual.kernels.rows import CsrRows, Features, Ints
+
+SHARD_BYTES = 256 << 20  # larger partitions are several shards, so that a scan needs little memory beside them
+MOST_LABELS = 100_000  # more are taken for the targets of a regression, and would be slow to list
+
+
+class Described(NamedTuple):
+    """What training needs to know of a partition before it reads it."""
+
+    n_examples: int
+    nbytes: int
+    sparse: bool
+    width: int
+    labels: NDArray[Any]  # distinct ones; none for targets
+    checksum: int  # of features and labels
+    cost_checksum: int
+
+
+class Piece(NamedTuple):
+    """Rows begin … end − 1 of a partition, which are one shard."""
+
+    part: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, eq=False)
+class CollectionDataset:
+    """Partitions of a Dask collection as shards. Scans read it like `Dataset`."""
+
+    client: Any = field(repr=False)
+    parts: Sequence[Any] = field(repr=False)  # a delayed Block of each partition
+    pieces: Sequence[Piece] = field(repr=False)
+    described: Sequence[Described] = field(repr=False)
+    labels: NDArray[Any] = field(repr=False)  # distinct ones of all partitions; none for targets
+    columns: tuple[str, ...] | None = None  # of a data frame
+
+    location: ClassVar[str] = "the Dask collection"  # in messages, where a stored data set names its place
+    shard_bytes: ClassVar[int] = 0  # that reading takes: none
+    ragged: ClassVar[bool] = False
+
+    def open(self) -> "CollectionDataset":
+        return self
+
+    @cached_property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(label_name(label) for label in self.labels.tolist())
+
+    @property
+    def n_features(self) -> int:
+        return self.described[0].width
+
+    @property
+    def n_shards(self) -> int:
+        return len(self.pieces)
+
+    @cached_property
+    def first(self) -> Ints:
+        return np.cumsum([0, *(piece.end - piece.begin for piece in self.pieces)])
+
+    @property
+    def n_examples(self) -> int:
+        return int(self.first[-1])
+
+    @property
+    def n_rows(self) -> int:
+        return self.n_examples
+
+    @property
+    def rows_of_shards(self) -> Ints:
+        return np.diff(self.first)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.described)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        sums = [[part.n_examples, part.checksum, part.cost_checksum] for part in self.described]
+        meaning = repr((self.classes, self.n_features, sums, [tuple(piece) for piece in self.pieces]))
+        return hashlib.sha256(meaning.encode()).hexdigest()
+
+    @cached_property
+    def checksum(self) -> NDArray[np.uint32]:
+        """(n_shards,) that of the partition, and of the rows of it that are the shard."""
+        return np.array(
+            [zlib.crc32(repr(piece[1:]).encode(), self.described[piece.part].checksum) for piece in self.pieces],
+            dtype=np.uint32,
+        )
+
+    def only(self, number: int) -> Any:
+        """A future of the shard, to be given to a task."""
+        from dask.delayed import delayed
+
+        piece, coded = self.pieces[number], self.labels if len(self.labels) else None
+        part, first = self.parts[piece.part], int(self.first[number])
+        made = delayed(one_shard, pure=False)(part, number, first, piece.begin, piece.end, coded)
+        return self.client.compute(made)
+
+    def read(self, number: int, *, check: bool = True) -> Read:  # noqa: ARG002 - as Dataset.read
+        """Fetch a shard to this process; scans run where it is instead."""
+        shard: OneShard = self.only(number).result()
+        return Read(shard.shard)
+
+
+def client_of(x: Any) -> Any:
+    """The Dask client that holds a persisted collection, or else the default client of this process; None without."""
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import default_client, futures_of
+
+    for future in futures_of(x):
+        return future.client
+    try:
+        return default_client()
+    except ValueError:
+        return None
+
+
+def is_collection(x: Any) -> bool:
+    """Whether `x` is a Dask array or data frame."""
+    if "dask" not in sys.modules:
+        return False
+    from dask.base import is_dask_collection
+
+    return bool(is_dask_collection(x)) and (hasattr(x, "numblocks") or hasattr(x, "npartitions"))
+
+
+def is_frame(x: Any) -> bool:
+    return hasattr(x, "columns")
+
+
+def open_collection(client: Any, x: Any, y: Any, cost: Any = None, *, regression: bool) -> CollectionDataset:
+    """Describe the partitions of `x` and `y`, on the workers that hold them or can compute them."""
+    from dask.delayed import delayed
+
+    columns = tuple(map(str, x.columns)) if is_frame(x) else None
+    rows = partitions(x, "X")
+    targets = aligned(y, x, len(rows), "y")
+    costs = [None] * len(rows) if cost is None else aligned(cost, x, len(rows), "sample_weight")
+    parts = [
+        delayed(one_block, pure=False)(*own, number, columns)
+        for number, own in enumerate(zip(rows, targets, costs, strict=True))
+    ]
+    width = int(x.shape[1])
+    futures = client.compute([delayed(describe, pure=False)(part, width, regression) for part in parts])
+    described = list(client.gather(futures))
+    there = [number for number, part in enumerate(described) if part.n_examples]
+    if not there:
+        raise InputError("the Dask collection has no rows")
+    kept = [described[number] for number in there]
+    check_alike(kept)
+    pieces = [piece for number, part in enumerate(kept) for piece in pieces_of(number, part)]
+    distinct = np.unique(np.concatenate([part.labels for part in kept]))
+    return CollectionDataset(client, [parts[number] for number in there], pieces, kept, distinct, columns)
+
+
+def partitions(x: Any, name: str) -> list[Any]:
+    """A delayed value for each partition of rows."""
+    if is_frame(x) or not hasattr(x, "numblocks"):
+        return list(x.to_delayed())
+    if name == "X" and x.ndim != 2:
+        raise InputError(f"X must have 2 dimensions, found {x.ndim}")
+    whole = x.rechunk({1: -1}) if x.ndim == 2 and x.numblocks[1] > 1 else x
+    return list(whole.to_delayed().ravel())
+
+
+def aligned(column: Any, x: Any, n_parts: int, name: str) -> list[Any]:
+    """A delayed value of `column` for each partition of `x`."""
+    if not is_collection(column):
+        column = from_local(column, x, name)
+    elif hasattr(column, "numblocks") and hasattr(x, "numblocks") and column.chunks[0] != x.chunks[0]:
+        known = not np.isnan(np.concatenate([column.chunks[0], x.chunks[0]])).any()
+        if known and sum(column.chunks[0]) == sum(x.chunks[0]):
+            column = column.rechunk((x.chunks[0],))
+    found = partitions(column, name)
+    if len(found) != n_parts:
+        raise InputError(f"{name} has {len(found)} partitions, X has {n_parts}; they must be cut at the same rows")
+    return found
+
+
+def from_local(column: Any, x: Any, name: str) -> Any:
+    """A Dask array of labels that are in this process, cut as `x` is."""
+    import dask.array as da
+
+    values = np.asarray(column)
+    lengths = x.chunks[0] if hasattr(x, "numblocks") else ()
+    if not lengths or np.isnan(lengths).any():
+        raise InputError(f"{name} must be a Dask collection with the partitions of X, whose lengths are unknown")
+    if values.ndim != 1 or len(values) != sum(lengths):
+        raise InputError(f"{name} has the shape {values.shape}, X has {sum(lengths)} rows")
+    return da.from_array(values, chunks=(lengths,))
+
+
+def pieces_of(number: int, part: Described) -> list[Piece]:
+    """The whole partition or, if it is large, several pieces of it."""
+    n_pieces = max(1, min(part.n_examples, -(-part.nbytes // SHARD_BYTES)))
+    cuts = np.linspace(0, part.n_examples, n_pieces + 1).astype(int).tolist()
+    return [Piece(number, begin, end) for begin, end in itertools.pairwise(cuts)]
+
+
+def check_alike(parts: Sequence[Described]) -> None:
+    for number, part in enumerate(parts):
+        found, expected = (part.width, part.sparse), (parts[0].width, parts[0].sparse)
+        if found != expected:
+            forms = [f"{width} {'sparse' if sparse else 'dense'} features" for width, sparse in (found, expected)]
+            raise InputError(f"partition {number} of X has {forms[0]}, the first one has {forms[1]}")
+
+
+# --- on workers
+
+
+def one_block(x: Any, y: Any, cost: Any, number: int, columns: tuple[str, ...] | None) -> Block:
+    """A partition as kernels read it: a view where its values are float32 in rows."""
+    name = f"partition {number}"
+    rows = features_of(x if columns is None else numbers_of(x, name), f"{name} of X")
+    costs = None if cost is None else checked_weights(np.asarray(cost), f"{name} of sample_weight", 0)
+    for given, what in ((y, "y"), (cost, "sample_weight")):
+        if given is not None and np.shape(given) != (rows.n_rows,):
+            raise InputError(f"{name} of {what} has the shape {np.shape(given)}, that of X has {rows.n_rows} rows")
+    if costs is not None and (costs < 0).any():
+        raise InputError(f"{name} of sample_weight: {costs.min():g} is negative")
+    return Block(rows, labels(np.asarray(y), f"{name} of y", 0), costs)
+
+
+def features_of(x: Any, name: str) -> Features:
+    if is_sparse(x):
+        csr = x.tocsr()
+        ready = as_they_are(csr)
+        return ready or csr_rows(csr.indptr, csr.indices, csr.data, csr.shape[1], name, 0)
+    return dense_rows(np.asarray(x), name, 0)
+
+
+def numbers_of(frame: Any, name: str) -> NDArray[np.float32]:
+    """The values of a pandas data frame, whose columns must be numbers."""
+    texts = [str(column) for column, kind in frame.dtypes.items() if kind.kind not in "biuf"]
+    if texts:
+        raise InputError(f"{name} of X: column {texts[0]!r} holds no numbers; prepare_frame encodes such columns")
+    return np.ascontiguousarray(frame.to_numpy(dtype=np.float32, na_value=np.nan))
+
+
+def describe(block: Block, width: int, regression: bool) -> Described:
+    distinct = block.y[:0] if regression else np.unique(block.y)
+    if len(distinct) > MOST_LABELS:
+        raise InputError(f"y has more than {MOST_LABELS} different labels; numbers to regress on are for SVR")
+    arrays = (*block.x, block.y)
+    crc = 0
+    for part in arrays:
+        crc = zlib.crc32(np.ascontiguousarray(part).data, crc)
+    cost = 0 if block.cost is None else zlib.crc32(block.cost.data, 1)
+    n_bytes = sum(part.nbytes for part in arrays)
+    return Described(len(block.y), n_bytes, isinstance(block.x, CsrRows), width, distinct, crc, cost)
+
+
+def one_shard(block: Block, number: int, first: int, begin: int, end: int, coded: NDArray[Any] | None) -> OneShard:
+    """Rows begin … end − 1 as shard `number`; labels become their index in `coded`."""
+    x, rows = block.x.piece(begin, end).trimmed(), slice(begin, end)
+    y = block.y[rows]
+    codes: Any = y.astype(np.float64) if coded is None else np.searchsorted(coded, y).astype(np.int32)
+    cost = None if block.cost is None else block.cost[rows]
+    return OneShard(Shard(number, first, x, codes, cost, norm=row_norm_bound(x)))
