@@ -8,6 +8,8 @@ auto_slack       the initial slack partition
 coalesce         several constraints as one, without lowering D(α)
 provenance       the recorded rows behind each cached row
 slack_partition  the current slack groups, and insertion into a cache of limited size
+pass_underway    a pass that has begun: what comes next in it
+flow             the decisions of an asynchronous run: events in, instructions out
 refutation       proof that an oracle is not exact
 run_state        the state of a run between two rounds
 outcome          what a run has reached

@@ -1,56 +1,18 @@
 """The state of a run between two rounds: its best certified weights, its costs and its position in the pass."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from distdual.certificate.bounds import Certificate, ShardLoss, shard_losses
-from distdual.coordinator.schedule import Pass
+from distdual.certificate.bounds import Certificate
+from distdual.coordinator.pass_underway import PassUnderway
 from distdual.kernels.rounding import Enclosed
 from distdual.kernels.rows import Floats
 from distdual.report.round_log import Round, Totals
-from distdual.scan.scan import ShardReport
-from distdual.scan.slack import Slack
 from distdual.solver.gap import relative_gap
 from distdual.solver.solver import Solver
-
-
-@dataclass(slots=True)
-class PassUnderway:
-    """A pass of which some rounds are done."""
-
-    plan: Pass
-    slack: Slack  # slack groups that the rounds are cut for, even if groups grow before the pass ends
-    losses: list[ShardLoss] = field(default_factory=list)
-    done: int = 0  # scans of rounds, each counted as often as the plan visits it
-    w: Floats | None = None  # the weights that a pass of several rounds certifies
-    version: int = -1  # of them
-    new: float = 0.0  # the part of P(w) that new offenders account for
-
-    def reread(self) -> set[int]:
-        """Shards of the next scan that other scans of this pass need, too."""
-        turn = self.done // self.plan.visits
-        now = {piece.shard for piece in self.plan.rounds[turn]}
-        if self.plan.visits > 1:
-            return now
-        others = (*self.plan.rounds[:turn], *self.plan.rounds[turn + 1 :])
-        return now & {piece.shard for pieces in others for piece in pieces}
-
-    def add(self, reports: Sequence[ShardReport], C: float) -> None:
-        """Count what a scan found; rounds of a pass that certifies are published one by one, all at the same w."""
-        found = shard_losses(reports)
-        self.losses += [loss._replace(version=self.version) for loss in found] if self.w is not None else found
-        self.new += C * sum(report.new_loss for report in reports)
-
-
-def without_weights(underway: PassUnderway) -> dict[str, Any]:
-    """A pass as values that JSON can hold; its weights are stored as an array."""
-    values = asdict(replace(underway, w=None))
-    del values["w"]
-    return values
 
 
 @dataclass(slots=True)
@@ -133,7 +95,7 @@ class RunState:
             "version": self.version,
             "seconds": self.seconds,
             "history": [asdict(line) for line in self.history],
-            "underway": without_weights(underway) if underway else None,
+            "underway": underway.without_weights() if underway else None,
         }
 
     def restore_log(self, values: dict[str, Any], w: Floats) -> None:

@@ -66,6 +66,7 @@ class Progress:
     inexact_gap: float = np.inf  # an estimate from complete scans with inexact inference
     settled: bool = True  # whether the cached problem is solved well enough to certify
     n_filled: int = 0  # passes begun only to keep workers busy, which limit nothing
+    contradiction: str | None = None  # what cannot be if problem, data and dual are right
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,8 @@ def out_of_time(max_seconds: float) -> Stop:
 
 def next_step(progress: Progress, sizes: Ints, limits: Limits) -> Pass | Stop:
     """Stop if the proven gap is small enough or the budget is spent; otherwise pass over the data again."""
+    if progress.contradiction:
+        return Stop(Cause.CONTRADICTION, progress.contradiction)
     if progress.gap <= limits.target:
         return Stop(Cause.TARGET, f"gap {progress.gap:.2e} is at most the target {limits.target:.2e}")
     if progress.inexact_gap <= limits.target:

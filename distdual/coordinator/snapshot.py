@@ -17,8 +17,8 @@ from distdual.coordinator.checkpoint_schema import (
     check_underway,
     check_weights,
 )
+from distdual.coordinator.pass_underway import PassUnderway
 from distdual.coordinator.row_arrays import Arrays, check_rows, pack_rows, unpack_rows
-from distdual.coordinator.run_state import PassUnderway
 from distdual.coordinator.schedule import Pass, Piece
 from distdual.coordinator.trainer import Trainer
 from distdual.errors import InputError

@@ -16,12 +16,12 @@ from distdual.coordinator.ascender import Ascender
 from distdual.coordinator.auto_slack import check_offender_cache, choice_of
 from distdual.coordinator.outcome import Outcome
 from distdual.coordinator.pass_cost import PassCost, declared_cost
+from distdual.coordinator.pass_underway import PassUnderway, Turn
 from distdual.coordinator.recorder import Recorder
 from distdual.coordinator.refutation import refutation
-from distdual.coordinator.run_state import PassUnderway, RunState
+from distdual.coordinator.run_state import RunState
 from distdual.coordinator.scanner import Scanner
 from distdual.coordinator.schedule import (
-    Cause,
     Limits,
     Pass,
     Piece,
@@ -152,32 +152,28 @@ class Trainer:
         """Pass over the data until there is a reason to stop."""
         if self.state.underway:
             self._carry_out(self.state.underway.plan)
-        while isinstance(step := self._next(self.state.totals.passes), Pass):
+        sizes = np.diff(self.dataset.first)
+        while isinstance(step := next_step(self._progress(), sizes, self._limits()), Pass):
             self._carry_out(step)
         return step
 
-    @property
-    def filled(self) -> int:
-        """Passes that solver.max_passes does not count."""
-        return 0
-
-    def _next(self, n_passes: int, *, settled: bool = True) -> Pass | Stop:
-        config = self.config
-        if self.contradiction():
-            return Stop(Cause.CONTRADICTION, self.contradiction() or "")
+    def _progress(self) -> Progress:
         oracle = self.cost.per_example * self.dataset.n_examples
-        progress = Progress(
-            n_passes,
+        return Progress(
+            self.state.totals.passes,
             self.state.estimate,
             self._gap(),
             oracle / max(1, len(self.solver.cache)),
             self.state.seconds,
             self.interrupted(),
             self._inexact_gap(),
-            settled,
-            self.filled,
+            n_filled=self.state.totals.filled,
+            contradiction=self.contradiction(),
         )
-        limits = Limits(
+
+    def _limits(self) -> Limits:
+        config = self.config
+        return Limits(
             config.schedule,
             config.gap,
             config.max_passes,
@@ -187,7 +183,6 @@ class Trainer:
             self.cost.streamed_bytes,
             self.cost.visits,
         )
-        return next_step(progress, np.diff(self.dataset.first), limits)
 
     def _carry_out(self, plan: Pass) -> None:
         if self.state.underway is None:
@@ -199,48 +194,51 @@ class Trainer:
 
     def _round(self, here: PassUnderway) -> bool:
         """Scan one round, ascend, and after the last one end the pass; return whether to go on."""
-        plan = here.plan
-        turn, visit = divmod(here.done, plan.visits)
-        certify = plan.certify and visit == 0
-        if certify and here.w is None:
-            here.w, here.version = self._query(plan), self.state.version
-        w = here.w if certify and here.w is not None else self._query(plan)
+        turn = here.next_turn()
+        w = self._weights(here, turn)
         self.executor.keep(here.reread())
-        scans, reports = self.scanner.scan(plan.rounds[turn], w, here.slack)
-        if visit == 0:
-            here.add(reports, self.config.C)
+        scans, reports = self.scanner.scan(turn.pieces, w, here.slack)
         here.done += 1
-        over = here.done == len(plan.rounds) * plan.visits
-        ascent = plan.last if over else plan.between
-        if certify and turn + 1 == len(plan.rounds):
-            here.losses = whole_shards(here.losses)
-            self._certify(here.losses, w, here.version)
-            if self._gap() > self.config.gap:
-                self.state.lift = (
-                    self.ascender.lift(reports, w, self.config.C) if self.config.offender_cache else np.inf
-                )
-                climbed = self.solver.updates / max(1.0, self.cost.per_example * self.state.totals.oracle_calls)
-                here.plan = plan = replace(
-                    plan, last=after_scan(plan.last, self._learn(reports, here, w), self.config.gap, climbed)
-                )
-                ascent = plan.last if over else plan.between
-        done = certify and self._gap() <= self.config.gap
-        if not done:
-            self.ascender.improve(reports, scans, ascent, self.config.gap, over=over)
-        if plan.prune:
+        if turn.counts:
+            here.add(reports, self.config.C)
+        if turn.closes:
+            self._close(here, reports, w)
+        reached = turn.certify and self._gap() <= self.config.gap
+        if not reached:
+            self.ascender.improve(reports, scans, here.ascent(turn), self.config.gap, over=turn.over)
+        if here.plan.prune:
             self.ascender.prune(0)
         stop = self.solver.should_stop()  # evaluated once: `lower` must belong to the final α
-        last = over or done
-        if (last or stop) and not done:
+        last = turn.over or reached
+        if (last or stop) and not reached:
             self.ascender.bound()
         if last:
             self._end_pass(here.losses, w)
         if last or stop:
             self.state.underway = None
-        self.recorder.record(len(plan.rounds[turn]), certify=plan.certify)
+        self.recorder.record(len(turn.pieces), certify=here.plan.certify)
         if not stop:
             self.between(self)
         return not (stop or last)
+
+    def _weights(self, here: PassUnderway, turn: Turn) -> Floats:
+        """The weights of a scan: the same for all that certify."""
+        if not turn.certify:
+            return self._query(here.plan)
+        if here.w is None:
+            here.w, here.version = self._query(here.plan), self.state.version
+        return here.w
+
+    def _close(self, here: PassUnderway, reports: list[ShardReport], w: Floats) -> None:
+        """Certify weights at which all examples have been scanned, and plan the ascent that follows."""
+        here.losses = whole_shards(here.losses)
+        self._certify(here.losses, w, here.version)
+        if self._gap() <= self.config.gap:
+            return
+        self.state.lift = self.ascender.lift(reports, w, self.config.C) if self.config.offender_cache else np.inf
+        climbed = self.solver.updates / max(1.0, self.cost.per_example * self.state.totals.oracle_calls)
+        last = after_scan(here.plan.last, self._learn(reports, here, w), self.config.gap, climbed)
+        here.plan = replace(here.plan, last=last)
 
     def _query(self, plan: Pass) -> Floats:
         """The weights to scan with: the cached optimum or, with one slack for all, a step from the best w towards it.

@@ -1,6 +1,6 @@
 """Without rounds: the same bounds, whenever reports come and in whatever order."""
 
-from collections import Counter, deque
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from distdual.certificate.bounds import CertificateError, ShardLoss, upper_bound
 from distdual.cluster.open_executor import open_executor
 from distdual.cluster.threads import InlineExecutor
 from distdual.config import ClusterConfig, LocalCluster, SolverConfig
-from distdual.coordinator.async_trainer import AsyncTrainer, Flight, ahead, still_violated
+from distdual.coordinator.async_trainer import AsyncTrainer, still_violated
 from distdual.coordinator.outcome import Outcome
 from distdual.coordinator.schedule import Pass, Piece, cut_pieces, cut_rounds
 from distdual.data.dataset import open_dataset
@@ -220,16 +220,3 @@ def test_pieces_of_different_weights_prove_nothing():
         upper_bound(np.zeros(2), 5, whole_shards(pieces), C=1.0, n_shards=2)
     same = [piece._replace(version=5) for piece in pieces]
     assert upper_bound(np.zeros(2), 5, whole_shards(same), C=1.0, n_shards=2).value == 7.0
-
-
-def test_a_slot_gets_as_many_scans_as_last_while_the_coordinator_is_busy():
-    assert [ahead(*each) for each in ((0.0, 1.0), (0.9, 1.0), (3.1, 1.0), (100.0, 1.0), (1.0, 0.0))] == [2, 2, 5, 9, 2]
-
-
-def test_passes_that_are_alike_are_told_apart():
-    """Their weights are arrays, which do not say whether they are equal."""
-    plan = Pass(False, (), Ascent(0.0, 1), Ascent(0.0, 1))
-    flights = [Flight(plan, 1, deque(), np.zeros(3)) for _ in range(2)]
-    last = flights[1]
-    flights.remove(last)
-    assert flights[0] is not last
