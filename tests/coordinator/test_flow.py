@@ -196,6 +196,7 @@ def test_while_the_ascent_prepares_a_certificate_passes_fill_the_time():
     assert isinstance(step, Begin)
     assert step.fills
     assert not step.plan.certify
+    assert isinstance(flow.feed(facts(replace(near, n_filled=2))), Begin)
     assert flow.feed(facts(replace(near, n_filled=3))) is None  # half of max_passes
     flow.climbed(0.0, 0)
     step = flow.feed(facts(near))
