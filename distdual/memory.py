@@ -8,7 +8,7 @@ from pathlib import Path
 from distdual.errors import InputError
 
 CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of version 2 and of 1
-SHARE = 0.5  # of the memory that one thing read from a file may take: there are copies, and other things
+LARGEST_SHARE = 0.5  # of the memory that one thing read from a file may take: there are copies, and other things
 
 
 @cache
@@ -25,6 +25,6 @@ def memory_limit() -> int:
 
 def check_room(what: str, n_bytes: int) -> None:
     """Refuse something that would not leave room for anything else."""
-    if n_bytes > SHARE * memory_limit():
+    if n_bytes > LARGEST_SHARE * memory_limit():
         gib = n_bytes / 2**30
         raise InputError(f"{what} takes {gib:,.1f} GiB of memory; this machine has {memory_limit() / 2**30:,.1f} GiB")

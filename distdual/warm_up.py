@@ -31,7 +31,7 @@ def warm_up(kinds: Sequence[str] = (), tell: Callable[[str], None] = lambda _: N
     with tempfile.TemporaryDirectory(prefix="distdual-warm-up-") as folder:
         for kind, spec in specs.items():
             for form in data_sets(kind, spec, Path(folder) / kind.replace(":", ".")):
-                run_all(kind, form)
+                run_commands(kind, form)
             tell(kind)
 
 
@@ -39,8 +39,8 @@ def data_sets(kind: str, spec: DataSpec, folder: Path) -> list[Path]:
     """Tiny data sets: dense and sparse features, or files of the problem's own format."""
     folder.mkdir()
     if spec.own_format:
-        return [from_text(kind, spec.own_format, folder)]
-    y, lengths = labels_of(spec)
+        return [prepare_example(kind, spec.own_format, folder)]
+    y, lengths = sample_labels(spec)
     x = np.random.default_rng(SEED).normal(size=(len(y), WIDTH))
     x[np.arange(len(y)), y.astype(int) % WIDTH] += 1.0
     rare = sparse.csr_matrix(np.where(np.abs(x) > 1.5, x, 0.0))
@@ -49,7 +49,7 @@ def data_sets(kind: str, spec: DataSpec, folder: Path) -> list[Path]:
     return [folder / "dense", folder / "sparse"]
 
 
-def labels_of(spec: DataSpec) -> tuple[Any, list[int] | None]:
+def sample_labels(spec: DataSpec) -> tuple[Any, list[int] | None]:
     """Labels, and the length of each example if examples have several rows."""
     rng = np.random.default_rng(SEED)
     n_labels = spec.n_classes or 3
@@ -63,13 +63,13 @@ def labels_of(spec: DataSpec) -> tuple[Any, list[int] | None]:
     return rng.integers(0, n_labels, N_EXAMPLES), lengths
 
 
-def from_text(kind: str, form: OwnFormat, folder: Path) -> Path:
+def prepare_example(kind: str, form: OwnFormat, folder: Path) -> Path:
     (folder / "examples.txt").write_text(form.example, encoding="utf-8")
     prepare(folder / "examples.txt", folder / "data", kind)
     return folder / "data"
 
 
-def run_all(kind: str, data: Path) -> None:
+def run_commands(kind: str, data: Path) -> None:
     """Train, verify and predict, as the commands do."""
     model = Path(f"{data}-model")
     config = {

@@ -5,7 +5,7 @@ python jobs/predict.py tcp://host:8786 s3://bucket/model s3://bucket/test s3://b
 
 from shared import arguments, client_of, end_with
 
-from distdual.data.prediction_files import check_output
+from distdual.data.prediction_files import check_file_name
 from distdual.data.storage.location import Location
 from distdual.model.predict import predict_to
 
@@ -17,7 +17,7 @@ def main() -> int:
     parser.add_argument("out", help="a .txt, .npy, .csv, .parquet or .zarr file")
     parser.add_argument("--problem", help="package.module:Class of your own problem")
     options = parser.parse_args()
-    check_output(options.out)
+    check_file_name(options.out)
     with client_of(options) as client:
         found = predict_to(Location(options.out), options.model, options.data, client, problem=options.problem)
     print(f"{found.n_examples} predictions in {options.out}", *(found.score or {}).items(), sep="\n")

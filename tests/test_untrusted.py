@@ -17,7 +17,7 @@ from distdual.data.dataset import open_dataset
 from distdual.data.prepare.api import prepare_arrays
 from distdual.data.storage.location import NAMED_BY_MODELS, Location, check_scheme
 from distdual.errors import InputError, Suspended
-from distdual.report.page import Run, page
+from distdual.report.page import RunView, page
 from distdual.report.write_report import write_report
 from distdual.scan.shard_reader import load_shard
 from tests.build import examples
@@ -170,9 +170,9 @@ def test_a_script_in_any_name_is_text_on_every_page(here, tmp_path):
     certificate = json.loads((here / "model" / "certificate.json").read_text())
     certificate |= {"certified": False, "reason": SCRIPT, "slack": SCRIPT, "model": SCRIPT}
     for run in (
-        Run(lines, SCRIPT, certificate, dask=f"http://x/{SCRIPT}"),
-        Run(lines, SCRIPT, running=True, failure=SCRIPT),
-        Run(lines, SCRIPT, failure=SCRIPT),
+        RunView(lines, SCRIPT, certificate, dask=f"http://x/{SCRIPT}"),
+        RunView(lines, SCRIPT, running=True, failure=SCRIPT),
+        RunView(lines, SCRIPT, failure=SCRIPT),
     ):
         assert "alert(1)" in (made := page(run))
         assert SCRIPT not in made

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distdual.certificate.rebuild import Piece, Support
+from distdual.certificate.rebuild import SingleConstraints, Support
 from distdual.data.shard import Shard
 from distdual.kernels.rounding import MARGIN, Enclosed, enclosed_product, gamma, norm_bound, row_norm_bound, sum_of
 from distdual.kernels.row_sums import add_runs
@@ -17,7 +17,7 @@ from distdual.scan.shard_reader import Openable, streamed
 from distdual.solver.proven import Mass
 from distdual.solver.sweep import slacks
 
-SAME = 1e-9  # largest relative difference between two slacks of the same constraint
+SAME_SLACK = 1e-9  # largest relative difference between two slacks of the same constraint
 FEASIBLE = 1e-9  # relative excess of Σ α over C_i that rounding may cause
 
 
@@ -93,7 +93,7 @@ class DualPart:
         self.missed = [np.empty(0, dtype=np.int64)]
         self.allowed = np.inf if size is None else slack_error(size, norm_bound(w))
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: SingleConstraints) -> None:
         margin, rows = piece.constraints.margin, piece.constraints.rows
         add_runs(rows, piece.alpha, np.array([0, len(piece.alpha)]), self.v[np.newaxis])
         self.linear.append(enclosed_product(piece.alpha, margin, 2.0))
@@ -104,7 +104,7 @@ class DualPart:
         if self.allowed < np.inf:
             own = np.empty(len(margin))
             slacks(rows, margin, self.w, own)
-            most = self.slack[piece.example] * (1.0 + SAME) + self.allowed
+            most = self.slack[piece.example] * (1.0 + SAME_SLACK) + self.allowed
             self.missed.append(piece.example[own > most])
 
     def feasibility(self, most: Floats) -> tuple[Ints, float]:

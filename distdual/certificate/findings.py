@@ -12,7 +12,7 @@ from distdual.model.io import Model
 from distdual.problems.base import Problem
 from distdual.solver.gap import is_certified, relative_gap
 
-SAME = 1e-9  # largest relative difference between a recomputed and a recorded bound
+SAME_BOUND = 1e-9  # largest relative difference between a recomputed and a recorded bound
 COARSER = 1000.0  # factor by which training may overestimate rounding, as it sees rows of groups and not their members
 
 
@@ -72,14 +72,14 @@ def claims(model: Model, recomputed: dict[str, float], rounding: float) -> list[
     wrong = []
     for name, found in recomputed.items():
         said = claimed_number(model, name)
-        if not abs(said - found) <= SAME * max(abs(said), abs(found)) + COARSER * rounding:
+        if not abs(said - found) <= SAME_BOUND * max(abs(said), abs(found)) + COARSER * rounding:
             wrong.append(f"{name} is {found:.12g} when recomputed, certificate.json says {said:.12g}")
     lower, upper, target = (claimed_number(model, name) for name in ("lower", "upper", "target"))
     if "upper" in recomputed:
-        if not abs(claimed_number(model, "gap") - relative_gap(upper, lower)) <= SAME:
+        if not abs(claimed_number(model, "gap") - relative_gap(upper, lower)) <= SAME_BOUND:
             wrong.append("certificate.json: gap is not (upper − lower) / upper")
         said = claimed_number(model, "rounding")
-        if not 0 <= said <= COARSER * rounding + SAME * abs(upper):
+        if not 0 <= said <= COARSER * rounding + SAME_BOUND * abs(upper):
             wrong.append(f"rounding is {rounding:.3g} when recomputed, certificate.json says {said:.3g}")
         if model.certificate.get("certified") is True and not is_certified(lower, upper, target):
             wrong.append("certificate.json: certified is true, but its own gap is not between 0 and its target")

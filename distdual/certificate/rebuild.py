@@ -14,10 +14,10 @@ from distdual.problems.base import Constraints, Keys, Problem
 from distdual.scan.group_members_file import Notes
 from distdual.scan.slack_groups import CHUNK, Members, build_stored
 
-FEW = 512  # constraints at a time, so that copies of their rows stay in the processor's cache
+CONSTRAINTS_AT_ONCE = 512  # constraints at a time, so that copies of their rows stay in the processor's cache
 
 
-class Piece(NamedTuple):
+class SingleConstraints(NamedTuple):
     """Some of the constraints of single examples that Σ α x sums."""
 
     example: Ints  # within the shard
@@ -35,20 +35,20 @@ class Support(NamedTuple):
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self.dual.arrays().values())
 
-    def pieces(self, shard: Shard, problem: Problem) -> Iterator[Piece]:
+    def pieces(self, shard: Shard, problem: Problem) -> Iterator[SingleConstraints]:
         """Yield a few constraints at a time, after checking their keys, which may be forged."""
         if isinstance(self.dual, Dual):
-            for begin in range(0, len(self.dual.alpha), FEW):
-                at = slice(begin, begin + FEW)
+            for begin in range(0, len(self.dual.alpha), CONSTRAINTS_AT_ONCE):
+                at = slice(begin, begin + CONSTRAINTS_AT_ONCE)
                 local, keys = self.dual.example[at] - shard.first, self.dual.keys.take(at)
-                yield Piece(local, problem.rebuilt(shard, local, keys), self.dual.alpha[at])
+                yield SingleConstraints(local, problem.rebuilt(shard, local, keys), self.dual.alpha[at])
             return
         for members, alpha in self.rows(shard):
             each = np.repeat(alpha, np.diff(members.indptr))
             for begin in range(0, len(each), CHUNK):
                 at = slice(begin, begin + CHUNK)
                 constraints = build_stored(problem, shard, members, begin, min(begin + CHUNK, len(each)))
-                yield Piece(members.example[at], constraints, each[at] * constraints.cost)
+                yield SingleConstraints(members.example[at], constraints, each[at] * constraints.cost)
 
     def rows(self, shard: Shard) -> Iterator[tuple[Members, Floats]]:
         """Yield, file by file, the members of the groups' rows and the α of each row."""

@@ -34,14 +34,14 @@ ARRAY_OPTIONS = (
 
 
 def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    return added(TABLE_OPTIONS, command)
+    return with_options(TABLE_OPTIONS, command)
 
 
 def array_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    return added(ARRAY_OPTIONS, command)
+    return with_options(ARRAY_OPTIONS, command)
 
 
-def added(options: tuple[Any, ...], command: Callable[..., Any]) -> Callable[..., Any]:
+def with_options(options: tuple[Any, ...], command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(options):  # click lists the last one first
         command = option(command)
     return command

@@ -123,13 +123,13 @@ def predict(
     Example:
       distdual predict distdual-quickstart/model distdual-quickstart/data --out labels.txt
     """
-    from distdual.data.prediction_files import check_output
+    from distdual.data.prediction_files import check_file_name
     from distdual.data.storage.location import Location
     from distdual.model.predict import predict_to
     from distdual.report.compile_notice import compiling_shown
 
     storage = storage_options(storage_file)
-    check_output(out, several=scores or probabilities or top is not None)
+    check_file_name(out, several=scores or probabilities or top is not None)
     with compiling_shown(stderr):
         found = predict_to(
             Location(out, storage),

@@ -114,7 +114,7 @@ def train(
     from distdual.coordinator.run import train as run
     from distdual.interrupt import on_interrupt, on_terminate
     from distdual.report.live import show_live
-    from distdual.report.price import reading
+    from distdual.report.price import reading_text
     from distdual.report.progress import ProgressDisplay
 
     config = load(config_file, settings, scheduler)
@@ -136,7 +136,7 @@ def train(
         show_certificate(result.certificate)
         stdout.print(f"model      {config.output.url}")
         if price:
-            stdout.print(f"reading    {reading(result.certificate, result.certificate['data_bytes'], price)}")
+            stdout.print(f"reading    {reading_text(result.certificate, result.certificate['data_bytes'], price)}")
     return 0 if result.certificate["certified"] else NOT_CERTIFIED
 
 

@@ -74,7 +74,7 @@ class Executor(Protocol):
     def close(self) -> None: ...
 
 
-class Held(Generic[T]):
+class HeldWeights(Generic[T]):
     """Weights by version: the newest, and those that pending scans need."""
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class Held(Generic[T]):
             del self.needed[version]
 
 
-def run_all(executor: Executor, scans: Sequence[Scan]) -> Iterator[ShardReport]:
+def run_scans(executor: Executor, scans: Sequence[Scan]) -> Iterator[ShardReport]:
     """Start scans and yield their reports as they end."""
     assert not executor.pending
     try:

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from distdual.cluster.liveness import Watch
+from distdual.cluster.liveness import SignsOfLife
 from distdual.cluster.same_sources import check_sources, differs, is_same, sources
 from distdual.config import ClusterConfig
 from distdual.errors import ClusterError
 
-LOOK = 1.0  # seconds between two polls
+POLL_SECONDS = 1.0  # seconds between two polls
 AWAY = 2.0  # seconds without a poll that mean the coordinator was busy
 ANSWER = 10.0  # seconds in which a worker tells what it runs; one that compiles or is stopped may not
 PAUSE = 0.5  # seconds before a retry, where no worker was available
@@ -29,7 +29,7 @@ class Attended:
         self.prepare = prepare
         self.events: list[str] = []
         now = time.monotonic()
-        self.watch = Watch(limits, answered=now, manned=now, progress=now)
+        self.watch = SignsOfLife(limits, answered=now, manned=now, progress=now)
         self.looking: Future[Any] | None = None
         self.looked = self.called = now
         about = client.scheduler_info(n_workers=-1)
@@ -51,7 +51,7 @@ class Attended:
         try:
             while True:
                 try:
-                    return future.result(LOOK)
+                    return future.result(POLL_SECONDS)
                 except TimeoutError:
                     if future.done():
                         raise
@@ -95,7 +95,7 @@ class Attended:
                 self._see(now, looking.result())
         if self.client.status == "closed":
             raise ClusterError("the connection to the scheduler was lost and not restored in time")
-        if self.looking is None and now - self.looked >= LOOK:
+        if self.looking is None and now - self.looked >= POLL_SECONDS:
             self.looked = now
             self.looking = self.in_background(self._identity())
         self.watch.check(now)

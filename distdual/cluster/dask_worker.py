@@ -23,7 +23,7 @@ from distdual.scan.shard_reader import Loaded, Openable, Prefetch, current_prefe
 FULL = 0.6  # share of the memory limit above which freed memory is returned; Dask pauses a worker at 0.8
 
 
-class Latent(NamedTuple):
+class LatentValues(NamedTuple):
     """The latent values of a shard's examples, as Completed holds them."""
 
     values: Int32s
@@ -37,7 +37,7 @@ class ShardWork:
 
     shard: int
     arguments: tuple[Any, ...]
-    latent: Latent | None  # the rest of the problem is the same for all shards
+    latent: LatentValues | None  # the rest of the problem is the same for all shards
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ class Change(NamedTuple):
 
 
 @dataclass(slots=True)
-class Watch:
+class SignsOfLife:
     """The last signs of life of a cluster, by the local clock; the scheduler's may differ."""
 
     limits: ClusterConfig

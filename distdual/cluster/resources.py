@@ -9,7 +9,7 @@ from distdual.config import LocalCluster
 from distdual.scan.shard_reader import MOST_AHEAD, ROOM_BYTES, ROOM_SHARE
 
 IN_MEMORY = 2 << 30  # bytes of shards that threads of one process keep between passes
-SHARE = 0.5  # of the workers' memory that shards may fill
+SHARDS_SHARE = 0.5  # of the workers' memory that shards may fill
 
 
 class Resources(NamedTuple):
@@ -40,7 +40,7 @@ def of_workers(workers: Mapping[str, Any]) -> Resources:
     """What a scheduler tells of its workers."""
     limits = [worker["memory_limit"] or 0 for worker in workers.values()]
     threads = max((worker["nthreads"] for worker in workers.values()), default=1)
-    return Resources(len(limits), threads, min(limits, default=0) or None, SHARE * sum(limits))
+    return Resources(len(limits), threads, min(limits, default=0) or None, SHARDS_SHARE * sum(limits))
 
 
 def of_local(local: LocalCluster) -> Resources:
@@ -49,4 +49,4 @@ def of_local(local: LocalCluster) -> Resources:
 
     log = logging.getLogger(__name__)
     limit = parse_memory_limit(local.memory, local.threads, local.workers, logger=log)
-    return Resources(local.workers, local.threads, limit, SHARE * local.workers * (limit or 0))
+    return Resources(local.workers, local.threads, limit, SHARDS_SHARE * local.workers * (limit or 0))

@@ -8,13 +8,13 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from distdual.cluster.base import Held, arrived, run_all
+from distdual.cluster.base import HeldWeights, arrived, run_scans
 from distdual.cluster.resources import of_threads
 from distdual.data.dataset import Dataset
 from distdual.data.in_memory import MemoryDataset
 from distdual.kernels.rows import Floats
 from distdual.problems.base import Problem
-from distdual.scan.scan import Scan, ShardReport, is_ours, load_and_scan, loaded_bytes, ready, scan_shard
+from distdual.scan.scan import Scan, ShardReport, is_built_in, load_and_scan, loaded_bytes, ready, scan_shard
 from distdual.scan.shard_reader import MOST_AHEAD, Loaded, load_shard
 
 
@@ -26,7 +26,7 @@ class InlineExecutor:
         self.problem = problem
         self.slots = threads
         self.events: list[str] = []
-        self.held: Held[Floats] = Held()
+        self.held: HeldWeights[Floats] = HeldWeights()
         self.running: dict[Future[ShardReport], int] = {}  # with its version
         self.ended: SimpleQueue[Future[ShardReport]] = SimpleQueue()
         self.streams = not of_threads().keep(loaded_bytes(dataset, problem))
@@ -72,7 +72,7 @@ class InlineExecutor:
     def reports(self, scans: Sequence[Scan]) -> Iterator[ShardReport]:
         if len(scans) == 1:  # waking a thread can take as long as scanning a small data set
             return iter([self._scan(scans[0], self.held.by_version[scans[0].version])])
-        return run_all(self, scans)
+        return run_scans(self, scans)
 
     def map_shards(self, function: Any, shards: Sequence[int], *parts: Sequence[Any]) -> Iterator[Any]:
         w = self.held.by_version[self.held.newest]
@@ -90,7 +90,7 @@ class InlineExecutor:
         loaded = self.shards.get(scan.shard)
         if loaded is None:
             loaded = load_shard(self.source, scan.shard, partial(ready, self.problem))
-            kept = is_ours(self.problem)  # a user's problem gets copies, as it may change rows
+            kept = is_built_in(self.problem)  # a user's problem gets copies, as it may change rows
             loaded = loaded._replace(shard=replace(loaded.shard, kept=kept))
             self.shards[scan.shard] = loaded.paid()
         return scan_shard(self.problem, loaded, w, scan)

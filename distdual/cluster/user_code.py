@@ -16,7 +16,7 @@ from distdual.errors import InputError
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import stated
 
-MOST_BYTES = 16 << 20  # of a package; more are data, which workers had better read from a storage
+MOST_PACKAGE_BYTES = 16 << 20  # of a package; more are data, which workers had better read from a storage
 INSTALLED = ("purelib", "platlib", "stdlib")
 
 Code = dict[str, bytes]  # by path, relative to a folder on Python's path
@@ -31,7 +31,7 @@ def send_code(client: Any, code: Code) -> None:
     if code and not client.scheduler.address.startswith("inproc://"):
         from distdual.cluster.user_code_plugin import UserCode
 
-        plugin = UserCode(code, digest_of(code)[:16])
+        plugin = UserCode(code, code_digest(code)[:16])
         client.register_plugin(plugin, name=plugin.name)
 
 
@@ -67,17 +67,17 @@ def was_sent(path: Path) -> bool:
 
 def package(folder: Path) -> Code:
     """All files of a package but compiled and hidden ones."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and not is_private(path.relative_to(folder))]
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and not is_hidden(path.relative_to(folder))]
     total = sum(path.stat().st_size for path in files)
-    if total > MOST_BYTES:
+    if total > MOST_PACKAGE_BYTES:
         raise InputError(
             f"{folder}: the package of the problem has {total >> 20} MiB, the most that is sent to workers is "
-            f"{MOST_BYTES >> 20}; move data out of it, or install it on all workers"
+            f"{MOST_PACKAGE_BYTES >> 20}; move data out of it, or install it on all workers"
         )
     return {str(path.relative_to(folder.parent)): path.read_bytes() for path in files}
 
 
-def is_private(path: Path) -> bool:
+def is_hidden(path: Path) -> bool:
     return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
 
 
@@ -103,7 +103,7 @@ def imports_of(source: bytes) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
-def digest_of(code: Code) -> str:
+def code_digest(code: Code) -> str:
     digest = hashlib.sha256()
     for name, content in sorted(code.items()):
         digest.update(f"{name}\0{len(content)}\0".encode() + content)

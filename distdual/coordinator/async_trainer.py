@@ -13,7 +13,7 @@ import numpy as np
 
 from distdual.certificate.bounds import ShardLoss, whole_shards
 from distdual.coordinator.ascender import ROUND_WORK
-from distdual.coordinator.flow import Begin, Facts, Flight, Flow, Publish, Start
+from distdual.coordinator.flow import BeginPass, Facts, Flight, Flow, PublishWeights, StartScan
 from distdual.coordinator.pass_underway import PassUnderway
 from distdual.coordinator.schedule import INTERRUPTED, MAX_ASCENT, Pass, Stop, cut_pieces
 from distdual.coordinator.trainer import Trainer
@@ -70,11 +70,11 @@ class AsyncTrainer(Trainer):
     def _feed(self) -> Stop | None:
         """Start scans until every slot has work; return a Stop if nothing is left to start."""
         while (step := self.flow.feed(self._facts())) is not None:
-            if isinstance(step, Begin):
+            if isinstance(step, BeginPass):
                 self._begin(step)
-            elif isinstance(step, Publish):
+            elif isinstance(step, PublishWeights):
                 self._publish(step.flight)
-            elif isinstance(step, Start):
+            elif isinstance(step, StartScan):
                 scan = self.scanner.scan_of(step.piece, step.version, step.flight.slack, ticket=step.ticket)
                 self.to_start.append(scan)
                 self.flow.started(step, scan)
@@ -88,7 +88,7 @@ class AsyncTrainer(Trainer):
         pending = self.executor.pending + len(self.to_start)
         return Facts(self._progress(), self._limits(), self.executor.slots, pending, self.state.version)
 
-    def _begin(self, step: Begin) -> None:
+    def _begin(self, step: BeginPass) -> None:
         if self.config.offender_cache and self.flow.begun:
             self._use_recent(step.plan)
         slack = self.partition.slack
@@ -213,4 +213,4 @@ def still_violated(report: ShardReport, w: Floats) -> ShardReport:
     return report._replace(offenders=found if len(still) == len(slack) else found.take(still))
 
 
-MODES: dict[str, type[Trainer]] = {"deterministic": Trainer, "async": AsyncTrainer}
+TRAINERS: dict[str, type[Trainer]] = {"deterministic": Trainer, "async": AsyncTrainer}

@@ -19,7 +19,7 @@ from distdual.scan.scan import loaded_bytes
 from distdual.scan.slack import EXAMPLE, Slack
 
 DEFAULT_BUDGET = 4 << 30  # bytes for constraints where solver.cache_bytes sets no limit
-ROWS_PER_GROUP = 4  # constraints per group that should fit
+ROWS_THAT_FIT = 4  # constraints per group that should fit
 EXPENSIVE_ORACLE = 4.0  # cost of an oracle call, in ascent steps, above which passes dominate
 
 
@@ -68,7 +68,7 @@ def choose(configured: str, sizes: Ints, nbytes: int, n_weights: int, oracle_wor
             EXAMPLE, f"slack example, merged if memory runs short: an oracle call costs {oracle_work:g} steps"
         )
     slack = FIRST_BLOCK
-    while not slack.is_all and ROWS_PER_GROUP * group_bytes(slack, sizes, example, n_weights) > room:
+    while not slack.is_all and ROWS_THAT_FIT * group_bytes(slack, sizes, example, n_weights) > room:
         slack = slack.coarser(int(sizes.max()))
     need = group_bytes(slack, sizes, example, n_weights)
     return Choice(

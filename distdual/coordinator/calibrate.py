@@ -14,7 +14,7 @@ from distdual.certificate.verify import check_shape, trained_on
 from distdual.cluster.base import Executor
 from distdual.cluster.open_executor import open_executor
 from distdual.config import RETRY_SECONDS, ClusterConfig, SolverConfig, parse
-from distdual.coordinator.async_trainer import MODES
+from distdual.coordinator.async_trainer import TRAINERS
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.storage.claim import claimed
 from distdual.data.storage.location import Location, Place, as_location
@@ -27,9 +27,8 @@ from distdual.problems.base import Problem
 from distdual.problems.binary import Binary
 from distdual.problems.mapped import unmapped
 from distdual.problems.multiclass import Multiclass
-from distdual.report.round_log import Round
 from distdual.scan.cv_folds import Fold
-from distdual.scan.scan import Source
+from distdual.scan.scan import DatasetRef
 
 RUN_SETTINGS = ("start", "average", "offender_cache")  # of the model's own run, which say nothing about its folds
 
@@ -124,8 +123,8 @@ def held_out(
     parts, gaps = list[Held](), list[float]()
     for number in range(first.n_folds):
         fold = replace(first, number=number)
-        trainer = MODES[solver_of(model).mode](
-            model.problem, dataset, executor, solver_of(model), nothing, model.prior, None, fold=fold
+        trainer = TRAINERS[solver_of(model).mode](
+            model.problem, dataset, executor, solver_of(model), prior=model.prior, fold=fold
         )
         outcome = trainer.run()
         gaps.append(outcome.certificate.gap)
@@ -137,11 +136,7 @@ def held_out(
     return Held(*(np.concatenate(columns)[order] for columns in zip(*parts, strict=True))), gaps
 
 
-def nothing(_: Round) -> None:
-    """Nobody looks at the rounds of a fold."""
-
-
-def decide_held_out(source: Source, problem: Problem, w: Floats, shard: int, fold: Fold) -> Held:
+def decide_held_out(source: DatasetRef, problem: Problem, w: Floats, shard: int, fold: Fold) -> Held:
     """The decision values of one shard's examples of a fold; runs on a worker."""
     whole = source.open().read(shard).shard
     example = np.arange(whole.first, whole.first + whole.n_examples)

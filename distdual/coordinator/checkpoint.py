@@ -28,11 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.config import Config
-from distdual.coordinator.checkpoint_schema import MANIFEST as SCHEMA
+from distdual.coordinator.checkpoint_schema import MANIFEST_RULE as SCHEMA
 from distdual.coordinator.latent_loop import LatentRun
 from distdual.coordinator.latent_snapshot import LatentState, restore_latent
 from distdual.coordinator.slack_partition import SlackPartition
-from distdual.coordinator.snapshot import State, pack, restore
+from distdual.coordinator.snapshot import State, restore, snapshot_of
 from distdual.coordinator.trainer import Trainer
 from distdual.data.dataset import Dataset
 from distdual.data.storage.claim import Claim
@@ -46,11 +46,11 @@ from distdual.solver.regularizer import Prior
 
 log = logging.getLogger(__name__)
 
-FORMAT = 2
+CHECKPOINT_FORMAT = 2
 ARRAYS = ("rows", "constraints", "weights", "files")
 REST = 10.0  # pause after a checkpoint, as a multiple of its duration: at most a tenth of the time goes into them
-FREE = ("gap", "max_passes", "max_seconds")  # keys of [solver] that a resumed run may change
-UNREADABLE = (*BAD_ZIP, IndexError, TypeError, AttributeError, ArithmeticError)
+CHANGEABLE_KEYS = ("gap", "max_passes", "max_seconds")  # keys of [solver] that a resumed run may change
+BAD_CHECKPOINT = (*BAD_ZIP, IndexError, TypeError, AttributeError, ArithmeticError)
 
 
 class Saved(NamedTuple):
@@ -140,13 +140,19 @@ class Checkpoint:
             self.claim.check()
         if not self.whole:
             begin_run(self.output, self.members)
-        state, new = pack(trainer), trainer.partition.ledger.since(self.ledger_bytes)
+        state, new = snapshot_of(trainer), trainer.partition.ledger.since(self.ledger_bytes)
         number, self.next = self.next, self.next + 1
         files = {name: digest for name, digest in self.files.items() if name.endswith("ledger.bin")}
-        for name, content in contents(state, new, self.latent and self.latent()):
+        for name, content in checkpoint_objects(state, new, self.latent and self.latent()):
             files[f"{number:08d}-{name}"] = hashlib.sha256(content).hexdigest()
             self.folder.write(f"{number:08d}-{name}", content)
-        about = {"format": FORMAT, "number": number, "run": self.run, "members": self.members, "files": files}
+        about = {
+            "format": CHECKPOINT_FORMAT,
+            "number": number,
+            "run": self.run,
+            "members": self.members,
+            "files": files,
+        }
         self.folder.write(MANIFEST, to_json({**about, "summary": summary(trainer)}))
         old, self.files = self.files, files
         self.ledger_bytes += len(new)
@@ -166,7 +172,7 @@ class Checkpoint:
             latent = read_latent(found, head)
         except InputError:
             raise
-        except UNREADABLE as error:
+        except BAD_CHECKPOINT as error:
             raise InputError(f"{self.folder}: not a checkpoint that this version can read: {error}") from None
         self.next, self.files, self.members = manifest["number"] + 1, manifest["files"], manifest["members"]
         ledger = {name: content for name, content in found.items() if name.endswith("ledger.bin")}
@@ -207,7 +213,7 @@ class Checkpoint:
             yield
         except InputError as error:
             raise InputError(f"{self.folder}: {error}; the checkpoint is damaged") from None
-        except UNREADABLE as error:
+        except BAD_CHECKPOINT as error:
             raise InputError(f"{self.folder}: not a checkpoint that this version can read: {error}") from None
 
     def remove(self) -> None:
@@ -289,8 +295,8 @@ def identity(config: Config, problem: Problem, prior: Prior, dataset: Dataset) -
     public = config.public()
     return {
         "problem": problem.describe(),
-        "solver": {key: value for key, value in public["solver"].items() if key not in FREE},
-        "prior": digest_of(prior),
+        "solver": {key: value for key, value in public["solver"].items() if key not in CHANGEABLE_KEYS},
+        "prior": prior_digests(prior),
         "output": {"dual": config.output.dual},
         "data": {
             "url": dataset.location.url,
@@ -301,7 +307,7 @@ def identity(config: Config, problem: Problem, prior: Prior, dataset: Dataset) -
     }
 
 
-def digest_of(prior: Prior) -> dict[str, str]:
+def prior_digests(prior: Prior) -> dict[str, str]:
     """Digests of the arrays of the prior."""
     arrays = {name: getattr(prior, name) for name in ("mean", "precision", "nonnegative")}
     given = {name: array for name, array in arrays.items() if array is not None}
@@ -317,7 +323,7 @@ NAMES: list[tuple[str, Callable[[State], bytes]]] = [
 ]
 
 
-def contents(state: State, ledger: bytes, latent: LatentState | None = None) -> Iterator[tuple[str, bytes]]:
+def checkpoint_objects(state: State, ledger: bytes, latent: LatentState | None = None) -> Iterator[tuple[str, bytes]]:
     """The objects of a checkpoint, one at a time, so that only one is in memory twice."""
     for name, made in NAMES:
         yield name, made(state)
@@ -356,8 +362,8 @@ def summary(trainer: Trainer) -> dict[str, Any]:
 def read_manifest(folder: Location) -> dict[str, Any]:
     manifest = read_json(folder, MANIFEST)
     version = manifest.get("format")
-    if version != FORMAT:
-        raise InputError(f"{folder}: checkpoint format {version!r}, this version of distdual reads {FORMAT}")
+    if version != CHECKPOINT_FORMAT:
+        raise InputError(f"{folder}: checkpoint format {version!r}, this version of distdual reads {CHECKPOINT_FORMAT}")
     SCHEMA(f"{folder}/{MANIFEST}", manifest)
     return manifest
 

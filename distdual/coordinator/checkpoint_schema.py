@@ -35,14 +35,16 @@ from distdual.solver.ascent_plan import Ascent
 from distdual.solver.cache import NO_REFERENCE, ConstraintCache
 
 OBJECT = text(r"\d{8}-((rows|constraints|weights|files|latent)\.npz|(state|latent)\.json|ledger\.bin)", "an object")
-CRC = whole(0, 2**32 - 1)
+CRC_RULE = whole(0, 2**32 - 1)
 
-DATA = table({"url": text(), "n_examples": whole(1), "numbering": maybe(text()), "checksum": each(CRC)})
-MANIFEST = table(
+DATA_IDENTITY = table({"url": text(), "n_examples": whole(1), "numbering": maybe(text()), "checksum": each(CRC_RULE)})
+MANIFEST_RULE = table(
     {
         "format": whole(),
         "number": whole(0, 99_999_999),
-        "run": table({"problem": table({}, others=True), "solver": table({}, others=True), "data": DATA}, others=True),
+        "run": table(
+            {"problem": table({}, others=True), "solver": table({}, others=True), "data": DATA_IDENTITY}, others=True
+        ),
         "members": maybe(text(MEMBERS, "a folder in dual/")),
         "files": table_of(DIGEST, OBJECT),
         "summary": table({}, others=True),
@@ -50,7 +52,7 @@ MANIFEST = table(
     others=True,
 )
 
-FREE = number(finite=False)
+ANY_NUMBER = number(finite=False)
 PASS = table(
     {
         "certify": flag,
@@ -64,7 +66,7 @@ PASS = table(
 )
 SLACK = table({"per_group": maybe(whole(1)), "is_all": flag})
 BOUNDS = table(
-    dict.fromkeys(("best_upper", "best_rounding", "estimate", "lift", "best_estimate"), FREE)
+    dict.fromkeys(("best_upper", "best_rounding", "estimate", "lift", "best_estimate"), ANY_NUMBER)
     | {"best_version": whole(-1)}
 )
 UNDERWAY = table(
@@ -74,22 +76,22 @@ UNDERWAY = table(
         "losses": each(row(ShardLoss)),
         "done": whole(),
         "version": whole(-1),
-        "new": FREE,
+        "new": ANY_NUMBER,
     }
 )
-SAMPLE = table({"bit_generator": choice("PCG64"), "state": table({}, others=True)}, others=True)
+GENERATOR_RULE = table({"bit_generator": choice("PCG64"), "state": table({}, others=True)}, others=True)
 SOLVER = table(
     {
         "n_averaged": whole(),
         "updates": whole(),
-        "lower": FREE,
-        "rounding": FREE,
+        "lower": ANY_NUMBER,
+        "rounding": ANY_NUMBER,
         "magnitude": row(Magnitude),
-        "claim": FREE,
-        "reached": FREE,
-        "trust": FREE,
+        "claim": ANY_NUMBER,
+        "reached": ANY_NUMBER,
+        "trust": ANY_NUMBER,
         "stage": number(positive=True),
-        "sample": SAMPLE,
+        "sample": GENERATOR_RULE,
     }
 )
 PARTITION = table(
@@ -108,7 +110,7 @@ STATE = table(
         "totals": record(Totals),
         "bounds": BOUNDS,
         "version": whole(),
-        "seconds": FREE,
+        "seconds": ANY_NUMBER,
         "history": each(record(Round)),
         "underway": maybe(UNDERWAY),
     }
@@ -120,11 +122,11 @@ BEST = table(
         "state": STATE,
     }
 )
-LATENT = table(
+LATENT_RULE = table(
     {
         **dict.fromkeys(("restart", "calls", "updates"), whole()),
-        **dict.fromkeys(("begun_at", "gap"), FREE),
-        "reached": each(FREE),
+        **dict.fromkeys(("begun_at", "gap"), ANY_NUMBER),
+        "reached": each(ANY_NUMBER),
         "tight": flag,
         "trace": each(record(Turn)),
         "spent": each(record(Totals)),
@@ -133,7 +135,7 @@ LATENT = table(
 )
 
 
-def check_columns(arrays: Arrays, cache: ConstraintCache, n_examples: int) -> int:
+def check_constraint_columns(arrays: Arrays, cache: ConstraintCache, n_examples: int) -> int:
     """The number of constraints, whose columns have the types and lengths of those of a cache."""
     fresh = cache.columns()
     if set(arrays) != set(fresh):

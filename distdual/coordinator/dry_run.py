@@ -28,10 +28,10 @@ from distdual.problems.latent.base import LatentProblem
 from distdual.scan.scan import loaded_bytes
 from distdual.scan.slack import Slack
 
-SAMPLE = 64  # examples to search
+SAMPLE_EXAMPLES = 64  # examples to search
 USUAL_PASSES = 5  # to a gap of 1e-3; most runs take 3 to 8
 ROWS_OF_ALL = 100  # the same where all examples share one slack: a few dozen to a few hundred
-ROWS_PER_GROUP = 2  # constraints in the cache per slack group, where an example has many; 1 to 4 are usual
+USUAL_ROWS_PER_GROUP = 2  # constraints in the cache per slack group, where an example has many; 1 to 4 are usual
 VECTORS = 6  # vectors as long as w that the coordinator holds
 
 
@@ -131,7 +131,7 @@ def probed(problem: Problem, dataset: Dataset, read: Read) -> Probe:
     """Search a few examples at w = 0, where every constraint with a positive margin is violated."""
     if isinstance(problem, LatentProblem):  # its constraints need latent values
         return Probe(dataset.nbytes / dataset.n_examples, False, None)
-    shard = problem.prepared(read.shard.piece(0, min(SAMPLE, read.shard.n_examples)))
+    shard = problem.prepared(read.shard.piece(0, min(SAMPLE_EXAMPLES, read.shard.n_examples)))
     w = np.zeros(problem.n_weights)
     problem.offenders(w, shard.piece(0, 1))  # loads or compiles kernels
     begin = time.perf_counter()
@@ -148,7 +148,7 @@ def expected_cache(config: Config, dataset: Dataset, n_weights: int, slack: Slac
     groups = slack.n_groups(sizes)
     shared = group_bytes(slack, sizes, dataset.nbytes / dataset.n_examples, n_weights) / groups
     each = probe.row_bytes + CONSTRAINT_BYTES if slack.is_example else shared
-    rows = groups * (1 if probe.single and slack.is_example else ROWS_PER_GROUP)
+    rows = groups * (1 if probe.single and slack.is_example else USUAL_ROWS_PER_GROUP)
     if slack.is_all:
         rows = ROWS_OF_ALL
     rows = int(max(1, min(rows, config.solver.cache_bytes / each)))

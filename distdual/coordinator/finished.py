@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from distdual.config import Config
-from distdual.coordinator.checkpoint import FREE, digest_of
+from distdual.coordinator.checkpoint import CHANGEABLE_KEYS, prior_digests
 from distdual.data.dataset import Dataset
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
@@ -36,14 +36,16 @@ def finished_model(config: Config, problem: Problem, prior: Prior, dataset: Data
 def is_done(model: Model, solver: dict[str, Any]) -> bool:
     """Whether the run that made the model would stop at the same point with these limits."""
     gap, before = model.certificate.get("gap"), model.config["solver"]
-    return (gap is not None and 0 <= gap <= solver["gap"]) or all(solver.get(key) == before.get(key) for key in FREE)
+    return (gap is not None and 0 <= gap <= solver["gap"]) or all(
+        solver.get(key) == before.get(key) for key in CHANGEABLE_KEYS
+    )
 
 
 def facts(config: dict[str, Any], problem: Problem, prior: Prior, fingerprint: str) -> dict[str, Any]:
     """All that a model depends on, except where its run stops."""
-    solver = {f"solver.{key}": value for key, value in config["solver"].items() if key not in FREE}
+    solver = {f"solver.{key}": value for key, value in config["solver"].items() if key not in CHANGEABLE_KEYS}
     told = {"output.dual": config["output"]["dual"], **solver}
-    found = {"data set": fingerprint, "problem": problem.describe(), "prior": digest_of(prior), **told}
+    found = {"data set": fingerprint, "problem": problem.describe(), "prior": prior_digests(prior), **told}
     return dict(json.loads(json.dumps(found)))
 
 

@@ -43,20 +43,20 @@ class Flight(PassUnderway):
         return own
 
 
-class Begin(NamedTuple):
+class BeginPass(NamedTuple):
     """Begin a pass: cut it into pieces, and choose the weights that it certifies."""
 
     plan: Pass
     fills: bool
 
 
-class Publish(NamedTuple):
+class PublishWeights(NamedTuple):
     """Publish weights for the scans of a pass: its own if it certifies, else the newest."""
 
     flight: Flight
 
 
-class Start(NamedTuple):
+class StartScan(NamedTuple):
     """Start the scan of a piece at published weights."""
 
     flight: Flight
@@ -96,7 +96,7 @@ class Flow:
 
     # Instructions
 
-    def feed(self, facts: Facts) -> Begin | Publish | Start | Stop | None:
+    def feed(self, facts: Facts) -> BeginPass | PublishWeights | StartScan | Stop | None:
         """The next thing to do: None if every slot has work or nothing may start, a Stop if no pass is left."""
         if facts.pending >= ahead(self.turn_seconds, self.scan_seconds) * facts.slots:
             return None
@@ -104,9 +104,9 @@ class Flow:
         if flight is None or not flight.left:
             return self._next_pass(flight, facts)
         if self._needs_weights(flight, facts.version):
-            return Publish(flight)
+            return PublishWeights(flight)
         version = flight.version if flight.version >= 0 else facts.version - 1
-        return Start(flight, flight.left[0], version, self.tickets + 1)
+        return StartScan(flight, flight.left[0], version, self.tickets + 1)
 
     def verdict(self, progress: Progress, limits: Limits) -> Pass | Stop:
         """What the schedule says after the passes begun so far."""
@@ -126,7 +126,7 @@ class Flow:
             return flight.version < 0
         return (flight.version < 0 or self.moved) and self._may_publish(version)
 
-    def _next_pass(self, last: Flight | None, facts: Facts) -> Begin | Stop | None:
+    def _next_pass(self, last: Flight | None, facts: Facts) -> BeginPass | Stop | None:
         """The pass to begin now, if any; all scans of `last` have started."""
         if last is not None and not (last.plan.overlap and self.overlap):
             return None
@@ -134,9 +134,9 @@ class Flow:
         if isinstance(plan, Stop):
             return plan
         if not plan.certify or self._may_certify(plan, facts):
-            return Begin(plan, fills=False)
+            return BeginPass(plan, fills=False)
         if plan.overlap and 2 * self._filled(facts.progress) < facts.limits.max_passes:
-            return Begin(replace(plan, certify=False), fills=True)  # rather than wait
+            return BeginPass(replace(plan, certify=False), fills=True)  # rather than wait
         return None
 
     def _filled(self, progress: Progress) -> int:
@@ -165,7 +165,7 @@ class Flow:
             self.begun += 1
             self.flights.append(Flight(underway.plan, underway.slack, underway.losses, w=w, left=deque(pieces)))
 
-    def began(self, step: Begin, slack: Slack, w: Floats, pieces: Sequence[Piece]) -> None:
+    def began(self, step: BeginPass, slack: Slack, w: Floats, pieces: Sequence[Piece]) -> None:
         self.begun += 1
         self.flights.append(Flight(step.plan, slack, w=w, left=deque(pieces), fills=step.fills))
         if not (step.plan.certify or step.plan.between.revisits or step.fills):
@@ -176,7 +176,7 @@ class Flow:
         if flight.plan.certify:
             self.settled = not self.climbs  # before the next certificate
 
-    def started(self, start: Start, scan: Scan) -> None:
+    def started(self, start: StartScan, scan: Scan) -> None:
         self.tickets = start.ticket
         start.flight.asked[start.ticket] = scan
         start.flight.left.popleft()

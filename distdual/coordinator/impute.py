@@ -16,7 +16,7 @@ from distdual.scan.loss_error import LossError, checked, loss_error
 from distdual.scan.shard_reader import Openable
 
 
-class Support(NamedTuple):
+class LatentSupport(NamedTuple):
     """The support constraints of one shard."""
 
     example: Ints
@@ -82,14 +82,14 @@ def impute(trainer: Trainer, now: Completed, w: Floats) -> Imputed:
     found = np.concatenate([each.values for each in looks])
     new = replace(now, values=now.problem.settle(now.values, found))
     if (new.values != found).any():
-        looks = look(trainer, support, split(trainer, new))
+        looks = look(trainer, support, latent_by_shard(trainer, new))
     return Imputed(new, objective_of(trainer, w, looks), looks)
 
 
 def judge(trainer: Trainer, now: Completed, w: Floats) -> float:
     """P_H(w) with the current latent values."""
     trainer.publish_for(now, w)
-    return objective_of(trainer, w, look(trainer, support_of(trainer), split(trainer, now)))
+    return objective_of(trainer, w, look(trainer, support_of(trainer), latent_by_shard(trainer, now)))
 
 
 def objective_of(trainer: Trainer, w: Floats, looks: list[Look]) -> float:
@@ -98,27 +98,27 @@ def objective_of(trainer: Trainer, w: Floats, looks: list[Look]) -> float:
     return upper_bound(w, 0, losses, C=trainer.config.C, n_shards=n_shards, prior=prior).high
 
 
-def split(trainer: Trainer, completed: Completed) -> list[Int32s]:
+def latent_by_shard(trainer: Trainer, completed: Completed) -> list[Int32s]:
     """The latent values of each shard."""
     return [completed.part(int(a), int(b)).values for a, b in itertools.pairwise(trainer.dataset.first)]
 
 
-def support_of(trainer: Trainer) -> list[Support]:
+def support_of(trainer: Trainer) -> list[LatentSupport]:
     """The support constraints, shard by shard."""
     cache = trainer.solver.cache
     slots = cache.support()
     bounds = np.searchsorted(cache.example.view[slots], trainer.dataset.first)
     parts = [slots[begin:end] for begin, end in itertools.pairwise(bounds)]
-    return [Support(cache.example.view[s], cache.keys().take(s), cache.alpha.view[s]) for s in parts]
+    return [LatentSupport(cache.example.view[s], cache.keys().take(s), cache.alpha.view[s]) for s in parts]
 
 
-def look(trainer: Trainer, support: list[Support], values: Sequence[Int32s | None]) -> list[Look]:
+def look(trainer: Trainer, support: list[LatentSupport], values: Sequence[Int32s | None]) -> list[Look]:
     trainer.state.totals.oracle_calls += trainer.dataset.n_examples
     return list(trainer.executor.map_shards(look_at_shard, range(trainer.dataset.n_shards), support, values))
 
 
 def look_at_shard(
-    source: Openable, problem: Completed, w: Floats, shard: int, support: Support, values: Int32s | None
+    source: Openable, problem: Completed, w: Floats, shard: int, support: LatentSupport, values: Int32s | None
 ) -> Look:
     """Runs on a worker: impute unless values are given; compute P_H(w) and the rows that α moves to."""
     found = source.open().read(shard).shard

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 FIRST_GAP = 0.01  # gap of the first convex problem; relative decrease below which all are solved tightly
 LOOSE_GAP = 0.1  # largest gap of later convex problems; each at least halves its initial gap
-ROUNDING = 1e-6  # relative rise allowed for rounding: rows of user problems are float32
+RISE_ALLOWED = 1e-6  # relative rise allowed for rounding: rows of user problems are float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class LatentRun:
                 break
             self._begin_anew()
         best, seconds = self.best, self.trainer.state.seconds
-        return LatentOutcome(best.outcome(added(self.spent), seconds), best.completed, best.trace, self.reached)
+        return LatentOutcome(best.outcome(total_of(self.spent), seconds), best.completed, best.trace, self.reached)
 
     def _begin_anew(self) -> None:
         """Restart from other latent values; the clock and the run log continue."""
@@ -137,7 +137,7 @@ class LatentRun:
         while True:
             self.completed = now
             self.tight = self.tight or len(self.trace) + 1 == self.problem.rounds
-            outcome = solve(self.trainer, now, self.target if self.tight else self.gap)
+            outcome = solve_convex_problem(self.trainer, now, self.target if self.tight else self.gap)
             new = impute(self.trainer, now, outcome.w)
             settled = self._close_turn(outcome, new)
             spent = outcome.certificate.gap > self.trainer.config.gap or self.trainer.solver.should_stop()
@@ -201,7 +201,7 @@ def train_latent(
     return LatentRun(problem, new_trainer, start).run()
 
 
-def solve(trainer: Trainer, completed: Completed, gap: float) -> Outcome:
+def solve_convex_problem(trainer: Trainer, completed: Completed, gap: float) -> Outcome:
     trainer.change_problem(completed, gap)
     return trainer.run()
 
@@ -229,7 +229,7 @@ def why_ended(outcome: Outcome, trainer: Trainer, target: float) -> Stop:
 
 def check_fall(previous: float, turn: Turn) -> None:
     """Check that the objective does not rise; a failure would mean a wrong certificate."""
-    if not turn.objective <= turn.upper * (1 + ROUNDING) or not turn.upper <= previous * (1 + ROUNDING):
+    if not turn.objective <= turn.upper * (1 + RISE_ALLOWED) or not turn.upper <= previous * (1 + RISE_ALLOWED):
         raise RisenError(f"the objective must not rise: {previous}, then {turn.upper}, imputed {turn.objective}")
 
 
@@ -243,7 +243,7 @@ def tell(trainer: Trainer, turn: Turn, number: int) -> None:
     trainer.note(event)
 
 
-def added(parts: list[Totals]) -> Totals:
+def total_of(parts: list[Totals]) -> Totals:
     """The total cost of all restarts."""
     return Totals(**{f.name: sum(getattr(part, f.name) for part in parts) for f in fields(Totals)})
 

@@ -10,18 +10,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.coordinator.checkpoint_schema import LATENT
+from distdual.coordinator.checkpoint_schema import LATENT_RULE
 from distdual.coordinator.latent_loop import Ended, LatentRun, Turn
 from distdual.coordinator.row_arrays import Arrays
 from distdual.coordinator.schedule import Cause, Stop
-from distdual.coordinator.snapshot import State, pack, restore
+from distdual.coordinator.snapshot import State, restore, snapshot_of
 from distdual.errors import InputError
 from distdual.json_floats import with_infinity, without_infinity
 from distdual.problems.latent.base import Completed, LatentProblem
 from distdual.report.round_log import Totals
 from distdual.schema import array, rising
 
-PLAIN = ("restart", "begun_at", "gap", "tight", "calls", "updates", "reached")
+PLAIN_FIELDS = ("restart", "begun_at", "gap", "tight", "calls", "updates", "reached")
 PARTS = ("rows", "constraints", "weights", "files")  # of a trainer's state
 
 
@@ -35,13 +35,13 @@ def pack_latent(run: LatentRun) -> LatentState:
     assert run.completed is not None
     arrays, best = pack_values(run.completed, ""), run.best
     values = {
-        **{name: getattr(run, name) for name in PLAIN},
+        **{name: getattr(run, name) for name in PLAIN_FIELDS},
         "trace": [asdict(turn) for turn in run.trace],
         "spent": [totals.as_dict() for totals in run.spent],
         "best": None,
     }
     if best is not None:
-        state = pack(best.trainer)
+        state = snapshot_of(best.trainer)
         for part in PARTS:
             arrays |= {f"best/{part}/{name}": array for name, array in getattr(state, part).items()}
         arrays |= pack_values(best.completed, "best/")
@@ -56,13 +56,13 @@ def pack_latent(run: LatentRun) -> LatentState:
 def restore_latent(run: LatentRun, state: LatentState) -> None:
     """Restore a new run, whose trainer is already restored."""
     values = with_infinity(state.values)
-    LATENT("latent.json", values)
-    for name in PLAIN:
+    LATENT_RULE("latent.json", values)
+    for name in PLAIN_FIELDS:
         setattr(run, name, values[name])
     run.trace = [Turn(**turn) for turn in values["trace"]]
     run.spent = [Totals(**totals) for totals in values["spent"]]
     run.completed = unpack_values(run.problem, state.arrays, "")
-    check_examples(run, run.completed)
+    check_latent_examples(run, run.completed)
     if (best := values["best"]) is not None:
         run.best = unpack_best(run, state.arrays, best)
 
@@ -78,11 +78,11 @@ def unpack_best(run: LatentRun, arrays: Arrays, best: Mapping[str, Any]) -> Ende
     trace = [Turn(**turn) for turn in best["trace"]]
     stop = Stop(Cause(best["stop"]["cause"]), best["stop"]["reason"])
     completed = unpack_values(run.problem, arrays, "best/")
-    check_examples(run, completed)
+    check_latent_examples(run, completed)
     return Ended(trainer, completed, trace, stop)
 
 
-def check_examples(run: LatentRun, completed: Completed) -> None:
+def check_latent_examples(run: LatentRun, completed: Completed) -> None:
     """Refuse latent values of other examples; whether each may have its value, its worker checks."""
     n = int(run.trainer.partition.first[-1])
     if completed.n_examples != n:

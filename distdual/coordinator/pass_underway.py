@@ -12,7 +12,7 @@ from distdual.scan.slack import Slack
 from distdual.solver.ascent_plan import Ascent
 
 
-class Turn(NamedTuple):
+class NextScan(NamedTuple):
     """The next scan of a pass."""
 
     pieces: tuple[Piece, ...]
@@ -34,14 +34,14 @@ class PassUnderway:
     version: int = -1  # of them
     new: float = 0.0  # the part of P(w) that new offenders account for
 
-    def next_turn(self) -> Turn:
+    def next_turn(self) -> NextScan:
         round_number, visit = divmod(self.done, self.plan.visits)
         certify = self.plan.certify and visit == 0
         last_round = round_number + 1 == len(self.plan.rounds)
         over = self.done + 1 == len(self.plan.rounds) * self.plan.visits
-        return Turn(self.plan.rounds[round_number], visit == 0, certify, certify and last_round, over)
+        return NextScan(self.plan.rounds[round_number], visit == 0, certify, certify and last_round, over)
 
-    def ascent(self, turn: Turn) -> Ascent:
+    def ascent(self, turn: NextScan) -> Ascent:
         """The ascent after a scan."""
         return self.plan.last if turn.over else self.plan.between
 

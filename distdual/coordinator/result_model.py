@@ -12,7 +12,7 @@ from distdual.data.dataset import Dataset
 from distdual.data.preprocess.preprocessing import of_dataset
 from distdual.data.training_data import TrainingData
 from distdual.kernels.rows import product
-from distdual.model.dual import AnyDual, Dual, GroupDual, Summary
+from distdual.model.dual import AnyDual, Dual, DualSummary, GroupDual
 from distdual.model.io import (
     DataInfo,
     Model,
@@ -66,7 +66,7 @@ def dual_of(outcome: Outcome, asked: str, members: str | None) -> AnyDual:
         v = np.zeros(cache.n_weights)
         if cache.rows is not None:
             add_rows(cache.rows.view, np.where(cache.example.view >= 0, cache.alpha.view, 0.0), v)
-        return Summary(np.array([product(alpha, cache.margin.view[support])]), v, beta, len(support))
+        return DualSummary(np.array([product(alpha, cache.margin.view[support])]), v, beta, len(support))
     if not cache.referenced:
         return single_dual(outcome)
     assert members is not None

@@ -49,21 +49,21 @@ def check_rows(arrays: Arrays, n: int, n_weights: int) -> None:
         return
     features = {name: one for name, one in arrays.items() if name not in OUTER}
     if "at" not in arrays:
-        check_features(features, n, n_weights)
+        check_matrix(features, n, n_weights)
         return
     if set(arrays) != OUTER | set(features):
         raise InputError(f"rows with the arrays {', '.join(sorted(arrays))}")
     width = int(array("width", arrays["width"], np.int64, (1,), low=1)[0])
     if n_weights % width:
         raise InputError(f"blocks of {width} weights do not divide the {n_weights} weights")
-    n_features = check_features(features, None, width)
+    n_features = check_matrix(features, None, width)
     below("at", array("at", arrays["at"], np.int64, (n,)), n_features)
     for side in ("plus", "minus"):
         below(side, array(side, arrays[side], np.int32, (n,)), n_weights // width)
     array("scale", arrays["scale"], np.float64, (n,))
 
 
-def check_features(arrays: Arrays, n: int | None, width: int) -> int:
+def check_matrix(arrays: Arrays, n: int | None, width: int) -> int:
     """The number of rows of a stored matrix, whose rows are as wide as kernels expect."""
     if set(arrays) not in ROW_FORMATS:
         raise InputError(f"rows with the arrays {', '.join(sorted(arrays))}")

@@ -9,19 +9,19 @@ from distdual.certificate.verify import contradictions
 from distdual.cluster.base import Executor
 from distdual.cluster.open_executor import dask_page, one_client, open_executor
 from distdual.config import ClusterConfig, Config, from_table
-from distdual.coordinator.async_trainer import MODES
+from distdual.coordinator.async_trainer import TRAINERS
 from distdual.coordinator.auto_slack import choice_of
 from distdual.coordinator.checkpoint import Checkpoint, identity, open_checkpoint
 from distdual.coordinator.finished import finished_model
 from distdual.coordinator.result_model import model_of
 from distdual.coordinator.run_inputs import RunInputs, output_of, run_inputs, start_of
-from distdual.coordinator.run_output import members_of, save, tidy
-from distdual.coordinator.solve import foreign, solve
+from distdual.coordinator.run_output import members_of, save_result, tidy
+from distdual.coordinator.solve import foreign, solve_problem
 from distdual.coordinator.trainer import Trainer
 from distdual.data.dataset import Dataset
 from distdual.data.storage.claim import Claim, claimed
 from distdual.data.storage.location import Location
-from distdual.model.dual import Summary
+from distdual.model.dual import DualSummary
 from distdual.model.io import (
     Model,
     check_output,
@@ -101,11 +101,11 @@ def train_claimed(config: Config, claim: Claim, control: Control) -> Result:
     ):
         logged.begin(About(config.public(), dataset.n_examples, dataset.n_shards, dask_page(executor)))
         new_trainer = trainer_maker(given, executor, members, checkpoint, control, logged)
-        solved = solve(given, new_trainer, start, checkpoint, logged.write)
+        solved = solve_problem(given, new_trainer, start, checkpoint, logged.write)
         model = model_of(solved.outcome, config, dataset, solved.problem, prior, members, solved.more)
         if checkpoint.resumed:
             check_resumed(model, output, dataset, executor, checkpoint)
-        save(model, config, claim, checkpoint, solved.trainer)
+        save_result(model, config, claim, checkpoint, solved.trainer)
         logged.end(model.certificate)
         tidy(solved.outcome, model.dual, checkpoint)
     return Result(model, model.certificate, solved.outcome.history)
@@ -144,7 +144,7 @@ def trainer_maker(
         if control.watch:
             control.watch(line)
 
-    return lambda: MODES[given.solver.mode](
+    return lambda: TRAINERS[given.solver.mode](
         given.problem,
         given.dataset,
         executor,
@@ -162,7 +162,7 @@ def check_resumed(model: Model, output: Location, dataset: Dataset, executor: Ex
 
     A summary of the dual cannot be rebuilt, and `verify` says so; latent values are those of the last problem.
     """
-    if isinstance(model.dual, Summary) or isinstance(model.problem, Completed):
+    if isinstance(model.dual, DualSummary) or isinstance(model.problem, Completed):
         return
     if found := [each for each in contradictions(model, output, dataset, executor) if "inexact" not in each]:
         raise foreign(checkpoint, found[0])

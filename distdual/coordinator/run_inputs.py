@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from distdual.cluster.open_executor import check_examples, open_executor
+from distdual.cluster.open_executor import check_form, open_executor
 from distdual.config import Config, SolverConfig, index_range
 from distdual.coordinator.latent_loop import check_possible
 from distdual.coordinator.map_maker import with_map
@@ -63,7 +63,7 @@ def problem_of(config: Config, dataset: Dataset) -> Problem:
     if not is_own(kind) and kind != prepared:
         check_prepared(kind, dataset)
     problem = fit_problem(kind, config.problem.options, dataset)
-    check_columns(dataset, problem)
+    check_unused_columns(dataset, problem)
     return problem
 
 
@@ -85,7 +85,7 @@ def check_prepared(kind: str, dataset: Dataset) -> None:
     """Refuse data prepared for an incompatible problem, and name the remedy."""
     class_of(kind)
     try:
-        check_examples(dataset, fit_problem(kind, {}, dataset))
+        check_form(dataset, fit_problem(kind, {}, dataset))
     except InputError as error:
         place, prepared = str(dataset.location), dataset.layout.kind
         found = str(error).removeprefix(f"{place}: ")
@@ -106,7 +106,7 @@ def own_kind(config: Config) -> str | None:
     return config.problem.kind if is_own(config.problem.kind) else None
 
 
-def check_columns(dataset: Dataset, problem: Problem) -> None:
+def check_unused_columns(dataset: Dataset, problem: Problem) -> None:
     """Refuse a column that the problem does not use, rather than ignore it."""
     if "margin" in dataset.layout.columns and not problem.uses_margin:
         raise InputError(

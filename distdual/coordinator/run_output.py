@@ -61,7 +61,7 @@ class UnsavedError(InputError):
     """A run is over, but its model could not be saved in its place."""
 
 
-def save(model: Model, config: Config, claim: Claim, checkpoint: Checkpoint, trainer: Trainer) -> None:
+def save_result(model: Model, config: Config, claim: Claim, checkpoint: Checkpoint, trainer: Trainer) -> None:
     """Save the model of a finished run; if that fails, keep what was reached and say how to go on."""
     output = output_of(config)
     try:

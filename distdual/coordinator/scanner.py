@@ -21,7 +21,7 @@ from distdual.scan.scan import Scan, ShardReport
 from distdual.scan.slack import Slack
 from distdual.solver.solver import Solver
 
-NOTHING: Any = np.empty(0, dtype=np.uint64)
+NO_IDENTITIES: Any = np.empty(0, dtype=np.uint64)
 NO_NOTES: Mapping[int, tuple[Notes, ...]] = {}
 
 
@@ -95,6 +95,6 @@ class Scanner:
 
     def _known(self, piece: Piece) -> Any:
         if self.partition.slack.is_all:  # each report is one part of a row: all are needed
-            return NOTHING
+            return NO_IDENTITIES
         first = int(self.first[piece.shard])
         return self.solver.cache.known(first + piece.begin, first + piece.end)

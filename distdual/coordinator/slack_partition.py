@@ -17,7 +17,7 @@ from distdual.errors import InputError
 from distdual.kernels.row_copies import packed
 from distdual.kernels.row_sums import row_lengths
 from distdual.kernels.rows import Floats, Ints, OuterRows
-from distdual.memory import SHARE, memory_limit
+from distdual.memory import LARGEST_SHARE, memory_limit
 from distdual.problems.base import Constraints, Keys
 from distdual.scan.group_members_file import Notes
 from distdual.scan.scan import Scan, ShardReport
@@ -35,7 +35,7 @@ CONSTRAINT_BYTES = 160  # upper bound on the bytes of a constraint besides its r
 
 def unset_limit() -> int:
     """Bytes of cached constraints at which a run ends that was given no solver.cache_bytes."""
-    return int(SHARE * memory_limit())
+    return int(LARGEST_SHARE * memory_limit())
 
 
 class Found(NamedTuple):

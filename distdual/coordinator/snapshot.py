@@ -12,7 +12,7 @@ import numpy as np
 from distdual.certificate.bounds import ShardLoss
 from distdual.coordinator.checkpoint_schema import (
     STATE,
-    check_columns,
+    check_constraint_columns,
     check_files,
     check_underway,
     check_weights,
@@ -29,7 +29,7 @@ from distdual.solver.ascent_plan import Ascent
 from distdual.solver.solver import Solver
 from distdual.solver.sweep import add_rows
 
-ROUNDING = 1e-6  # of the largest weight: rounding accumulated since v was last rebuilt
+SUM_ERROR = 1e-6  # of the largest weight: rounding accumulated since v was last rebuilt
 
 
 class State(NamedTuple):
@@ -40,7 +40,7 @@ class State(NamedTuple):
     values: dict[str, Any]
 
 
-def pack(trainer: Trainer) -> State:
+def snapshot_of(trainer: Trainer) -> State:
     """The state of a run between two rounds; arrays are views that the next round changes."""
     cache = trainer.solver.cache
     weights, solver = trainer.solver.packed()
@@ -86,7 +86,7 @@ def check_state(trainer: Trainer, state: State, values: Mapping[str, Any]) -> No
     """Refuse a state that kernels could not survive."""
     STATE("state.json", values)
     cache, partition, first = trainer.solver.cache, trainer.partition, trainer.partition.first
-    n = check_columns(state.constraints, cache, int(first[-1]))
+    n = check_constraint_columns(state.constraints, cache, int(first[-1]))
     check_rows(state.rows, n, cache.n_weights)
     check_weights(state.weights, cache.n_weights)
     check_files(state.files, values["partition"]["n_mixtures"], len(first) - 1, state.constraints["reference"])
@@ -100,7 +100,7 @@ def check_sum(solver: Solver) -> None:
         add_rows(solver.cache.rows.view, solver.cache.alpha.view, v)
     expected = solver.prior.weights(v)
     off = float(np.abs(expected - solver.w).max(initial=0.0))
-    if not off <= ROUNDING * max(1.0, float(np.abs(expected).max(initial=0.0))):
+    if not off <= SUM_ERROR * max(1.0, float(np.abs(expected).max(initial=0.0))):
         raise InputError(f"w is not Σ α x: one weight is off by {off:.2g}")
 
 

@@ -9,7 +9,7 @@ from distdual.coordinator.latent_snapshot import pack_latent
 from distdual.coordinator.outcome import Outcome
 from distdual.coordinator.run_inputs import RunInputs
 from distdual.coordinator.trainer import Trainer
-from distdual.coordinator.warm_start import check_same, hot_start
+from distdual.coordinator.warm_start import check_same_problem, hot_start
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.model.io import Model
@@ -25,7 +25,7 @@ class Solved(NamedTuple):
     more: dict[str, Any]  # for the certificate
 
 
-def solve(
+def solve_problem(
     given: RunInputs,
     new_trainer: Callable[[], Trainer],
     start: Model | None,
@@ -46,7 +46,7 @@ def solve_convex(
         checkpoint.restore(trainer)
         log_again(trainer, tell)
     if start:
-        check_same(start, given.dataset, trainer.problem)
+        check_same_problem(start, given.dataset, trainer.problem)
         place = Location(given.solver.start or "", given.config.data.storage_options).absolute()
         hot_start(trainer.solver, trainer.partition, start, place, given.dataset, trainer.executor)
     with checkpoint.kept(lambda: trainer):

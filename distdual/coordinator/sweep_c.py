@@ -14,7 +14,7 @@ import numpy as np
 from distdual.cluster.base import Executor
 from distdual.cluster.open_executor import one_client, open_executor
 from distdual.config import ClusterConfig, Config, SolverConfig, from_table
-from distdual.coordinator.async_trainer import MODES
+from distdual.coordinator.async_trainer import TRAINERS
 from distdual.coordinator.auto_slack import choice_of
 from distdual.coordinator.c_path import follow
 from distdual.coordinator.checkpoint import Checkpoint
@@ -86,7 +86,7 @@ class Sweep:
         }
 
 
-class Run(NamedTuple):
+class SweepSetup(NamedTuple):
     """What the paths of one sweep share."""
 
     config: Config
@@ -142,7 +142,7 @@ def sweep_claimed(
         one_client(config.cluster, client) as workers,
         executor_of(config, dataset, problem, workers) as executor,
     ):
-        run = Run(config, dataset, executor.problem, prior_of(config, executor.problem.n_weights), executor)
+        run = SweepSetup(config, dataset, executor.problem, prior_of(config, executor.problem.n_weights), executor)
         paths, scores = [], []
         for number in range(folds):
             points, found = follow_fold(run, values, Fold(number, folds, config.solver.seed), tell)
@@ -168,7 +168,7 @@ def executor_of(config: Config, dataset: Dataset, problem: Problem, client: Any)
 def grid(told: str | Sequence[float]) -> list[float]:
     """The values of C to try, ascending."""
     try:
-        values = from_text(told) if isinstance(told, str) else [float(value) for value in told]
+        values = parse_values(told) if isinstance(told, str) else [float(value) for value in told]
     except (ValueError, TypeError, OverflowError):
         values = []
     if not values or not all(0 < value < np.inf for value in values):
@@ -176,7 +176,7 @@ def grid(told: str | Sequence[float]) -> list[float]:
     return sorted(set(values))
 
 
-def from_text(told: str) -> list[float]:
+def parse_values(told: str) -> list[float]:
     if ":" not in told:
         return [float(part) for part in told.split(",")]
     begin, end, number = told.split(":")
@@ -209,11 +209,11 @@ def check_folds(folds: int, dataset: Dataset) -> None:
 
 
 def follow_fold(
-    run: Run, values: list[float], fold: Fold, tell: Callable[[str, Point], None]
+    run: SweepSetup, values: list[float], fold: Fold, tell: Callable[[str, Point], None]
 ) -> tuple[list[Point], list[dict[str, float]]]:
     """The path of the examples outside a fold, and the scores of its models on those in it."""
-    trainer = MODES[run.config.solver.mode](
-        run.problem, run.dataset, run.executor, first(run.config, values), nothing, run.prior, None, fold=fold
+    trainer = TRAINERS[run.config.solver.mode](
+        run.problem, run.dataset, run.executor, first(run.config, values), prior=run.prior, fold=fold
     )
     points, weights = [], []
     for point, outcome in watched(trainer, values, run.config.solver.gap):
@@ -226,7 +226,7 @@ def follow_fold(
 
 
 def follow_all(
-    run: Run,
+    run: SweepSetup,
     values: list[float],
     best: float | None,
     write: Callable[[Round], None],
@@ -241,7 +241,7 @@ def follow_all(
     with members_of(config, output, slack, none) if best is not None else contextlib.nullcontext() as members:
         notes = None if members is None else output.absolute() / members
         solver = first(config, values)
-        trainer = MODES[solver.mode](run.problem, dataset, run.executor, solver, write, run.prior, notes)
+        trainer = TRAINERS[solver.mode](run.problem, dataset, run.executor, solver, write, run.prior, notes)
         points = []
         for point, _ in watched(trainer, values, config.solver.gap):
             tell("all data", point)
@@ -258,10 +258,6 @@ def follow_all(
 
 def first(config: Config, values: list[float]) -> SolverConfig:
     return replace(config.solver, C=values[0])
-
-
-def nothing(_: Round) -> None:
-    """Nobody looks at the rounds of a fold."""
 
 
 def watched(trainer: Trainer, values: list[float], target: float) -> Iterator[tuple[Point, Outcome]]:

@@ -16,7 +16,7 @@ from distdual.coordinator.ascender import Ascender
 from distdual.coordinator.auto_slack import check_offender_cache, choice_of
 from distdual.coordinator.outcome import Outcome
 from distdual.coordinator.pass_cost import PassCost, declared_cost
-from distdual.coordinator.pass_underway import PassUnderway, Turn
+from distdual.coordinator.pass_underway import NextScan, PassUnderway
 from distdual.coordinator.recorder import Recorder
 from distdual.coordinator.refutation import refutation
 from distdual.coordinator.run_state import RunState
@@ -59,7 +59,7 @@ class Trainer:
     dataset: TrainingData
     executor: Executor
     config: SolverConfig
-    watch: Callable[[Round], None]
+    watch: Callable[[Round], None] = lambda _: None  # called with each line of the run log
     prior: Prior | None = None
     notes: Location | None = None  # folder for the members of each group's row; without it α cannot be verified
     interrupted: Callable[[], bool] = lambda: False
@@ -221,7 +221,7 @@ class Trainer:
             self.between(self)
         return not (stop or last)
 
-    def _weights(self, here: PassUnderway, turn: Turn) -> Floats:
+    def _weights(self, here: PassUnderway, turn: NextScan) -> Floats:
         """The weights of a scan: the same for all that certify."""
         if not turn.certify:
             return self._query(here.plan)

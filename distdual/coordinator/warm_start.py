@@ -19,12 +19,12 @@ from distdual.data.training_data import TrainingData
 from distdual.errors import InputError
 from distdual.kernels.row_sums import sum_rows
 from distdual.kernels.rows import Floats, Ints
-from distdual.model.dual import Dual, GroupDual, Summary
+from distdual.model.dual import Dual, DualSummary, GroupDual
 from distdual.model.io import Model
 from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
 from distdual.problems.constraint_hash import identities
 from distdual.scan.group_members_file import Notes
-from distdual.scan.scan import Source, is_ours
+from distdual.scan.scan import DatasetRef, is_built_in
 from distdual.scan.slack import Slack
 from distdual.scan.slack_groups import (
     CHUNK,
@@ -33,7 +33,7 @@ from distdual.scan.slack_groups import (
     build_stored,
     fold,
     join_smaller,
-    runs,
+    member_ranges,
     runs_of,
 )
 from distdual.solver.solver import Solver
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 FREE_TO_CHANGE = ("class_cost",)  # keys of a problem's description that change no row
 
 
-class Start(NamedTuple):
+class ShardStart(NamedTuple):
     """Initial constraints of one shard, and the components of those of groups."""
 
     constraints: Constraints
@@ -56,7 +56,7 @@ class Start(NamedTuple):
     magnitude: Magnitude = Magnitude()
 
 
-class Task(NamedTuple):
+class RebuildTask(NamedTuple):
     """The constraints a worker rebuilds, and the slack groups."""
 
     support: Support
@@ -73,7 +73,7 @@ def hot_start(
 
     The caller has checked with `check_same` that the same examples give the same rows.
     """
-    if isinstance(model.dual, Summary):
+    if isinstance(model.dual, DualSummary):
         raise InputError("solver.start: the model holds only a summary of its dual, without constraints to start from")
     carry_over(solver, partition, model.dual, model.C, dataset, executor, folder)
 
@@ -94,7 +94,9 @@ def carry_over(
     scale, slack = solver.cache.C / C, partition.slack.within_shard
     parts = [dual.of_shard(dataset.first, s) for s in range(dataset.n_shards)]
     shards = [s for s, part in enumerate(parts) if len(part.alpha)]
-    tasks = [Task(Support(parts[s], folder), scale, solver.cache.C, slack, partition.notes(s, slack)) for s in shards]
+    tasks = [
+        RebuildTask(Support(parts[s], folder), scale, solver.cache.C, slack, partition.notes(s, slack)) for s in shards
+    ]
     executor.publish(-1, solver.w)
     for start, task in zip(executor.map_shards(rebuild, shards, tasks), tasks, strict=True):
         names = partition.name_mixture(start.indptr, start.weight, task.notes) if not slack.is_example else None
@@ -106,7 +108,7 @@ def carry_over(
     log.info("hot start: %d support constraints, lower=%.6g", dual.support, solver.lower)
 
 
-def check_same(model: Model, dataset: Dataset, problem: Problem) -> None:
+def check_same_problem(model: Model, dataset: Dataset, problem: Problem) -> None:
     """Check that the same examples give the same rows."""
     old, new = model.problem.describe(), problem.describe()
     for key in new:
@@ -120,15 +122,15 @@ def check_same(model: Model, dataset: Dataset, problem: Problem) -> None:
         raise InputError(f"solver.start: shard {differ[0]} is not the one the model was trained on")
 
 
-def rebuild(source: Source | Dataset, problem: Problem, w: Floats, shard: int, task: Task) -> Start:
+def rebuild(source: DatasetRef | Dataset, problem: Problem, w: Floats, shard: int, task: RebuildTask) -> ShardStart:
     """Runs on a worker: rebuild the initial constraints of one shard, and tell how large their numbers are."""
     found = problem.prepared(source.open().read(shard).shard)
-    size = problem.magnitude(found, NO_OFFENDERS if is_ours(problem) else problem.offenders(w, found))
+    size = problem.magnitude(found, NO_OFFENDERS if is_built_in(problem) else problem.offenders(w, found))
     cost = float(problem.costs(found).max(initial=0.0))
     return constraints_of(problem, found, task)._replace(magnitude=size._replace(cost=cost))
 
 
-def constraints_of(problem: Problem, found: Shard, task: Task) -> Start:
+def constraints_of(problem: Problem, found: Shard, task: RebuildTask) -> ShardStart:
     """The initial constraints of one shard."""
     dual = task.support.dual
     if isinstance(dual, Dual) and task.slack.is_example:
@@ -144,12 +146,12 @@ def constraints_of(problem: Problem, found: Shard, task: Task) -> Start:
     return start
 
 
-def single(constraints: Constraints, alpha: Floats) -> Start:
+def single(constraints: Constraints, alpha: Floats) -> ShardStart:
     nothing = Members(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64), Keys.none(0))
-    return Start(constraints, alpha, nothing, np.zeros(1, dtype=np.int64), np.empty(0))
+    return ShardStart(constraints, alpha, nothing, np.zeros(1, dtype=np.int64), np.empty(0))
 
 
-def shares(task: Task, problem: Problem, shard: Shard) -> tuple[Members, Floats]:
+def shares(task: RebuildTask, problem: Problem, shard: Shard) -> tuple[Members, Floats]:
     """Each constraint of a single example in the support, once, with α per unit of its cost."""
     dual = task.support.dual
     if isinstance(dual, Dual):
@@ -171,7 +173,7 @@ def shares(task: Task, problem: Problem, shard: Shard) -> tuple[Members, Floats]
     return Members(np.arange(len(chosen) + 1), example[chosen], keys.take(chosen)), total[order]
 
 
-def mixed(problem: Problem, shard: Shard, members: Members, share: Floats, task: Task) -> Start:
+def mixed(problem: Problem, shard: Shard, members: Members, share: Floats, task: RebuildTask) -> ShardStart:
     """One constraint per group, a mixture over its members; α is their largest Σ α per unit of cost."""
     used = np.bincount(members.example, share, minlength=shard.n_examples)
     share = share * np.minimum(1.0, task.C / np.maximum(used, task.C))[members.example]
@@ -180,7 +182,7 @@ def mixed(problem: Problem, shard: Shard, members: Members, share: Floats, task:
     beta = np.maximum.reduceat(used, indptr[:-1]) if len(used) else np.empty(0)
     weight = share / np.repeat(beta, np.diff(indptr))
     margin, rows = np.zeros(len(group)), []
-    for begin, end in runs(indptr, CHUNK):
+    for begin, end in member_ranges(indptr, CHUNK):
         at = indptr[begin : end + 1]
         built = build_stored(problem, shard, members, int(at[0]), int(at[-1]))
         each = built.cost * weight[at[0] : at[-1]]
@@ -192,7 +194,7 @@ def mixed(problem: Problem, shard: Shard, members: Members, share: Floats, task:
     constraints = Constraints(
         shard.first + group, np.ones(len(group)), margin, join_smaller(rows, problem.n_weights), keys
     )
-    return Start(constraints, beta, members, indptr, weight)
+    return ShardStart(constraints, beta, members, indptr, weight)
 
 
 def feasible(alpha: Floats, constraints: Constraints, C: float) -> Floats:

@@ -18,7 +18,7 @@ from distdual.data.layout import Layout
 from distdual.data.layout_schema import check_tables
 from distdual.data.shard import Read, Runs, Shard
 from distdual.data.shard_arrays import checksum_of
-from distdual.data.shard_checks import check_norm, check_shard
+from distdual.data.shard_checks import check_norm, check_shard_arrays
 from distdual.data.storage.chunks import Chunks
 from distdual.data.storage.location import Location, clear_errors
 from distdual.data.zarr_description import (
@@ -148,7 +148,7 @@ class Dataset:
         where = f"{self.location}: shard {number}"
         if check and not intact:
             raise InputError(f"{where} is not what was prepared: its checksum differs; prepare it again")
-        check_shard(where, self.layout, arrays)
+        check_shard_arrays(where, self.layout, arrays)
         n_bytes = sum(chunk.n_bytes for chunk in chunks.values())
         n_gets = sum(chunk.n_gets for chunk in chunks.values())
         shard = self._shard(number, arrays)

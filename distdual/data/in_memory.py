@@ -138,7 +138,7 @@ def sequence_blocks(made: Ragged, cost: Any) -> list[Block]:
     costs = None if cost is None else np.asarray(cost, dtype=np.float64)
     if costs is not None and costs.shape != (len(made.tokens) - 1,):
         raise InputError(f"the arrays: {len(made.tokens) - 1} sequences, but cost has the shape {costs.shape}")
-    return pieces_of(Shard(0, 0, rows, made.y, costs, None, made.tokens))
+    return as_blocks(Shard(0, 0, rows, made.y, costs, None, made.tokens))
 
 
 def dataset_of(blocks: list[Block], n_features: int, *, regression: bool) -> MemoryDataset:
@@ -155,7 +155,7 @@ def dataset_of(blocks: list[Block], n_features: int, *, regression: bool) -> Mem
 
 def coded_in_memory(block: Block, classes: tuple[str, ...], n_features: int) -> MemoryDataset:
     """A data set of examples whose labels are numbers of `classes` already, or targets where there are none."""
-    return MemoryDataset(numbered(pieces_of(Shard(0, 0, *block))), classes, n_features)
+    return MemoryDataset(numbered(as_blocks(Shard(0, 0, *block))), classes, n_features)
 
 
 def numbered(blocks: list[Block]) -> tuple[Shard, ...]:
@@ -172,10 +172,10 @@ def blocks_of(x: Any, y: Any, cost: Any, margin: Any) -> list[Block]:
     if rows is None or not (len(y) == x.shape[0] and np.asarray(y).ndim == 1):
         return list(blocks_from_arrays(x, y, cost, margin))
     costs, margins = (None if column is None else np.asarray(column, dtype=np.float64) for column in (cost, margin))
-    return pieces_of(Shard(0, 0, rows, np.asarray(y), costs, margins))
+    return as_blocks(Shard(0, 0, rows, np.asarray(y), costs, margins))
 
 
-def pieces_of(whole: Shard) -> list[Block]:
+def as_blocks(whole: Shard) -> list[Block]:
     size = max(1, PIECE_BYTES * whole.n_examples // max(1, whole.nbytes))
     cuts = range(0, whole.n_examples, size)
     pieces = (whole.piece(begin, min(begin + size, whole.n_examples)) for begin in cuts)

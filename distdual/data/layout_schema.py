@@ -30,7 +30,7 @@ RECIPE = table(
     {"templates": each(text())}, {"hash_bits": whole(1, 62), "min_count": whole(1, MOST)}, others=True
 )  # templates are parsed where text becomes features
 
-ATTRIBUTES = table(
+LAYOUT_RULE = table(
     {
         "format": whole(1, FORMAT),
         "complete": choice(True),

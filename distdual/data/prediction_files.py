@@ -18,7 +18,7 @@ from distdual.data.storage.location import PARTIAL, Location, clear_errors
 from distdual.data.zarr_store import zarr_store
 from distdual.errors import InputError
 
-Rows = Mapping[str, NDArray[Any]]  # columns of some rows; the first is the prediction
+PredictionColumns = Mapping[str, NDArray[Any]]  # columns of some rows; the first is the prediction
 ENDINGS = (".txt", ".npy", ".csv", ".parquet", ".zarr")
 ONE_COLUMN = (".txt", ".npy")  # formats that hold the predictions alone
 ZARR_CHUNK = 1 << 20  # entries
@@ -33,7 +33,7 @@ def ending_of(out: str) -> str:
     return found
 
 
-def check_output(out: str, *, several: bool = False) -> None:
+def check_file_name(out: str, *, several: bool = False) -> None:
     """Refuse a name that tells no format, or one for a single column where there are `several`."""
     ending = ending_of(out)
     if several and ending in ONE_COLUMN:
@@ -42,7 +42,7 @@ def check_output(out: str, *, several: bool = False) -> None:
         arrow("pyarrow.parquet")
 
 
-def write_rows(parts: Iterable[Rows], out: Location) -> int:
+def write_rows(parts: Iterable[PredictionColumns], out: Location) -> int:
     """Write all rows and return their number; on failure nothing is left."""
     ending = ending_of(out.url)
     if ending == ".zarr":
@@ -75,7 +75,7 @@ def finished_file(out: Location) -> Iterator[str]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_text(parts: Iterable[Rows], path: str) -> int:
+def write_text(parts: Iterable[PredictionColumns], path: str) -> int:
     n = 0
     with open(path, "w", encoding="utf-8") as file:
         for rows in parts:
@@ -85,7 +85,7 @@ def write_text(parts: Iterable[Rows], path: str) -> int:
     return n
 
 
-def write_csv(parts: Iterable[Rows], path: str) -> int:
+def write_csv(parts: Iterable[PredictionColumns], path: str) -> int:
     n = 0
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -97,7 +97,7 @@ def write_csv(parts: Iterable[Rows], path: str) -> int:
     return n
 
 
-def write_parquet(parts: Iterable[Rows], path: str) -> int:
+def write_parquet(parts: Iterable[PredictionColumns], path: str) -> int:
     parquet = arrow("pyarrow.parquet")
     n, writer = 0, None
     try:
@@ -116,7 +116,7 @@ def arrow_column(column: NDArray[Any]) -> Any:
     return arrow().array(column.tolist() if column.dtype.kind in "UO" else column)
 
 
-def write_npy(parts: Iterable[Rows], path: str) -> int:
+def write_npy(parts: Iterable[PredictionColumns], path: str) -> int:
     """The header has room for any number of rows, and is written again at the end."""
     n, dtype = 0, None
     parts = iter(parts)
@@ -142,7 +142,7 @@ def write_header(file: Any, n: int, dtype: np.dtype[Any]) -> None:
     npy_format.write_array_header_1_0(file, told)
 
 
-def write_zarr(parts: Iterable[Rows], out: Location) -> int:
+def write_zarr(parts: Iterable[PredictionColumns], out: Location) -> int:
     """A group with an array a column; texts are codes, with the texts as the attribute `labels`."""
     if not out.is_empty():
         raise InputError(f"{out}: already holds something; choose another place for the predictions")
@@ -173,5 +173,5 @@ def coded(texts: NDArray[Any], codes: dict[str, int]) -> NDArray[np.int32]:
     return np.array([codes.setdefault(str(text), len(codes)) for text in texts], dtype=np.int32)
 
 
-def first_column(rows: Rows) -> NDArray[Any]:
+def first_column(rows: PredictionColumns) -> NDArray[Any]:
     return next(iter(rows.values()))

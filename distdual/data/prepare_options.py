@@ -1,10 +1,10 @@
 """Options of `prepare` that hold for every source, and the split into training and test examples."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from distdual.config import check_choice
 from distdual.errors import InputError
 from distdual.kernels.rows import Bools
 
@@ -78,8 +78,3 @@ class TestMask:
 
     def next(self, n: int) -> Bools:
         return self.random.random(n) < self.fraction
-
-
-def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise InputError(f"{name} must be one of {', '.join(choices)}, got {value!r}")

@@ -21,7 +21,7 @@ Arrays = dict[str, NDArray[Any]]
 EXPONENT = np.int32(0x7F800000)  # of a float32: all ones in infinities and NaNs
 
 
-def check_shard(where: str, layout: Layout, arrays: Arrays) -> None:
+def check_shard_arrays(where: str, layout: Layout, arrays: Arrays) -> None:
     """Refuse arrays of the right types and lengths whose numbers point outside, or are not finite."""
     y = arrays["y"]
     if layout.labels:
@@ -34,7 +34,7 @@ def check_shard(where: str, layout: Layout, arrays: Arrays) -> None:
         rising(f"{where}, array 'indptr'", arrays["indptr"], len(arrays["values"]))
         check_columns(where, arrays["indptr"], arrays["indices"], layout.n_features)
     features = "values" if layout.sparse else "x"
-    if not all_finite(arrays[features].reshape(-1).view(np.int32)):
+    if not bits_are_finite(arrays[features].reshape(-1).view(np.int32)):
         raise InputError(f"{where}, array {features!r}: {place_of_bad(arrays, features)} is NaN or infinite")
     for name in layout.columns:
         array(f"{where}, array {name!r}", arrays[name], np.float64, (None,), low=0 if name == "cost" else None)
@@ -92,7 +92,7 @@ def are_columns(indptr: Ints, indices: NDArray[Any], width: int) -> bool:
 
 
 @bare_kernel
-def all_finite(bits: NDArray[np.int32]) -> bool:
+def bits_are_finite(bits: NDArray[np.int32]) -> bool:
     """Whether no float32 of these bits is NaN or infinite."""
     worst = np.int32(0)
     for k in range(len(bits)):

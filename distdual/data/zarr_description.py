@@ -8,7 +8,7 @@ import zarr.errors
 from zarr.abc.store import Store
 
 from distdual.data.layout import ATTRIBUTES, CHECKSUMS, FORMAT, LENGTHS, NORMS, SEPARATORS, ArraySpec, Layout
-from distdual.data.layout_schema import ATTRIBUTES as SCHEMA
+from distdual.data.layout_schema import LAYOUT_RULE as SCHEMA
 from distdual.data.layout_schema import check_layout, check_table_size, check_zarr_array
 from distdual.data.storage.location import Location
 from distdual.errors import InputError

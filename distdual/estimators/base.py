@@ -20,7 +20,7 @@ from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig, SolverConfig, convert, parse
 from distdual.coordinator.outcome import Outcome
 from distdual.coordinator.result_model import dual_of, single_dual, summarise
-from distdual.coordinator.run_inputs import check_columns
+from distdual.coordinator.run_inputs import check_unused_columns
 from distdual.coordinator.trainer import Trainer
 from distdual.coordinator.warm_start import FREE_TO_CHANGE, carry_over
 from distdual.data.dataset import Dataset
@@ -150,7 +150,7 @@ class DualEstimator(BaseEstimator, ABC):
         """Train and set the fitted attributes; `keep` saves α for a later warm start."""
         config = self._solver_config()
         if isinstance(data, Dataset):
-            check_columns(data, problem)
+            check_unused_columns(data, problem)
         if isinstance(data, MemoryDataset):
             warn_of_scales(data, type(self).__name__, getattr(self, "feature_names_in_", None))
         with (

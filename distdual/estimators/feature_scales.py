@@ -8,7 +8,7 @@ import numpy as np
 from distdual.data.in_memory import MemoryDataset
 from distdual.kernels.rows import CsrRows, Features, Floats
 
-SAMPLE = 2000  # rows, which takes a millisecond
+SAMPLE_ROWS = 2000  # rows, which takes a millisecond
 FAR_APART = 1e4  # the ratio of the largest values of two features from which passes multiply
 CALLER = 5  # frames up from the warning: _train, _fit, fit, and the caller of that
 
@@ -37,10 +37,10 @@ def largest_values(x: Features, n_features: int) -> Floats:
     """The largest |value| of each feature among the first rows."""
     found = np.zeros(n_features)
     if isinstance(x, CsrRows):
-        end = x.indptr[min(SAMPLE, len(x.indptr) - 1)]
+        end = x.indptr[min(SAMPLE_ROWS, len(x.indptr) - 1)]
         begin = x.indptr[0]
         np.maximum.at(found, x.indices[begin:end], np.abs(x.values[begin:end]))
         return found
-    sample: Floats = x.values[:SAMPLE].astype(np.float64)
+    sample: Floats = x.values[:SAMPLE_ROWS].astype(np.float64)
     found[:] = np.abs(sample).max(axis=0, initial=0.0)
     return found

@@ -14,7 +14,7 @@ from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig
 from distdual.coordinator.latent_loop import train_latent
 from distdual.coordinator.result_model import summarise
-from distdual.coordinator.run_inputs import check_columns
+from distdual.coordinator.run_inputs import check_unused_columns
 from distdual.coordinator.trainer import Trainer
 from distdual.data.dataset import Dataset
 from distdual.data.shard import Block
@@ -134,7 +134,7 @@ class LatentSVM(ClassifierMixin, LinearEstimator):
         """Train by alternation; a warm start uses w, since α belongs to candidates that may not be imputed again."""
         config = self._solver_config()
         if isinstance(data, Dataset):
-            check_columns(data, problem)
+            check_unused_columns(data, problem)
         warm = self.warm_start and self._is_fitted() and len(self._w) == problem.n_weights
         begin = StartWeights(self._w) if warm else None
         with open_executor(ClusterConfig(), data, problem, self.client) as executor:

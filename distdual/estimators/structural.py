@@ -16,7 +16,7 @@ from distdual.estimators.structured_base import StructuredEstimator
 from distdual.kernels.rows import Floats, n_rows
 from distdual.model.predict import label_array
 from distdual.problems.latent.base import LatentProblem
-from distdual.problems.registry import build, own_class
+from distdual.problems.registry import build_problem, own_class
 from distdual.problems.user.problem import UserProblem
 
 
@@ -105,7 +105,9 @@ class StructuralSVM(StructuredEstimator, ProblemParameter):
             return problem
         if not (isinstance(problem, type) and issubclass(problem, UserProblem)):
             raise InputError(f"problem must be a subclass or an instance of distdual.UserProblem, got {problem!r}")
-        return cast(UserProblem, build(problem, self.options or {}, n_features=data.n_features, classes=data.classes))
+        return cast(
+            UserProblem, build_problem(problem, self.options or {}, n_features=data.n_features, classes=data.classes)
+        )
 
     def _set_weights(self, w: Floats, problem: Any) -> None:
         self.problem_, self.coef_ = problem, w

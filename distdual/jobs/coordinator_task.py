@@ -25,7 +25,7 @@ from distdual.report.run_log import to_text
 
 log = logging.getLogger(__name__)
 
-LOOK = 1.0  # seconds between two checks for cancellation, and between two progress updates
+CHECK_SECONDS = 1.0  # seconds between two checks for cancellation, and between two progress updates
 STALE = 10.0  # seconds since the last check after which writes wait for another one
 
 
@@ -85,7 +85,7 @@ class Attempt:
 
     def _train(self, config: Config, *, resume: bool) -> dict[str, Any]:
         output = output_of(config)
-        found = contents(output)
+        found = output_digests(output)
         if self.record.before is None:
             self.record = replace(self.record, before=found)
         save(self.client, self.record)
@@ -163,7 +163,7 @@ class Attempt:
                 self._look()
             except Exception as error:  # no answer from the scheduler; waiting for scans raises
                 log.warning("job %s: its record could not be updated: %s", self.record.id, error)
-            self.over.wait(LOOK)
+            self.over.wait(CHECK_SECONDS)
 
     def _look(self) -> None:
         if read(self.client, self.record.id).attempt > self.record.attempt:
@@ -177,7 +177,7 @@ class Attempt:
         self.looked = time.time()
 
 
-def contents(output: Location) -> dict[str, str | None]:
+def output_digests(output: Location) -> dict[str, str | None]:
     """Return digests that identify the model and the checkpoint; None where there is none."""
     whole = output.exists("model.json")
     places = {"model": "certificate.json" if whole else None, "checkpoint": f"{CHECKPOINT}/{MANIFEST}"}

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from distdual.cluster.user_code import code_of, digest_of, send_code
+from distdual.cluster.user_code import code_digest, code_of, send_code
 from distdual.config import Config, from_table
 from distdual.data.storage.location import Location
 from distdual.errors import InputError, Suspended
@@ -20,7 +20,7 @@ from distdual.problems.registry import class_of, is_own
 BEGIN = 5.0  # seconds in which a free worker should start
 GRACE = 2.0  # seconds in which the last log lines of an ended job should arrive
 POLL = 0.2  # seconds between two polls of the scheduler
-LOST = (
+LOST_JOB = (
     "the cluster has lost it: a worker that ran it died once more than the scheduler allows "
     "(Dask's allowed-failures), or the cluster was restarted; submit it again with --resume"
 )
@@ -37,7 +37,7 @@ class Job:
         task = self.task_state()  # polled first, since the record is complete before the task is gone
         record = read(self.client, self.id)
         if record.ended is None and task is None:
-            return replace(record, state="failed", sentence=LOST, code=1, worker=None)
+            return replace(record, state="failed", sentence=LOST_JOB, code=1, worker=None)
         asked = record.ended is None and is_asked_to_end(self.client, self.id)
         return replace(record, state="cancelling") if asked else record
 
@@ -118,7 +118,7 @@ def submit(config: Config | Mapping[str, Any], client: Any, *, resume: bool = Fa
     config = anywhere(config if isinstance(config, Config) else from_table(config))
     kind = config.problem.kind
     code = code_of(class_of(kind).__module__) if is_own(kind) else {}
-    digest = digest_of(code) if code else None
+    digest = code_digest(code) if code else None
     job = Job(secrets.token_hex(4), client)
     record = Record(
         id=job.id, model=config.output.url, data=config.data.url, problem=kind, submitted=time.time(), module=digest
@@ -159,13 +159,13 @@ def check_conflicts(new: Record, others: list[Record]) -> None:
             raise InputError(
                 f"{new.model}: job {other.id} is writing this model; cancel it or choose another output.url"
             )
-        if new.module and other.module not in (None, new.module) and module_name(other) == module_name(new):
+        if new.module and other.module not in (None, new.module) and problem_module(other) == problem_module(new):
             raise InputError(
                 f"problem.kind {new.problem}: job {other.id} runs with another module of the same name; rename yours"
             )
 
 
-def module_name(record: Record) -> str:
+def problem_module(record: Record) -> str:
     return record.problem.partition(":")[0]
 
 

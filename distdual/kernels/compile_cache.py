@@ -66,7 +66,7 @@ def copy_kernels(source: Path, folder: Path) -> None:
         shutil.copytree(source, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
 
-class Watch(event.Listener):
+class CompilationListener(event.Listener):
     """Tells when the outermost compilation of one of this package's kernels begins and ends."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Watch(event.Listener):
         self.told: list[Callable[[bool], None]] = []
 
     def on_start(self, event: Any) -> None:
-        if not is_ours(event):
+        if not is_own_kernel(event):
             return
         self.depth += 1
         if self.depth == 1:
@@ -85,7 +85,7 @@ class Watch(event.Listener):
             self.tell(True)
 
     def on_end(self, event: Any) -> None:
-        if is_ours(event):
+        if is_own_kernel(event):
             self.depth -= 1
             if self.depth == 0:
                 self.tell(False)
@@ -95,11 +95,11 @@ class Watch(event.Listener):
             each(compiling)
 
 
-def is_ours(event: Any) -> bool:
+def is_own_kernel(event: Any) -> bool:
     return str(event.data["dispatcher"].py_func.__module__).startswith(f"{PACKAGE}.")
 
 
-watch = Watch()
+watch = CompilationListener()
 register: Any = event.register  # without types
 register("numba:compile", watch)
 

@@ -52,7 +52,7 @@ class Enclosed(NamedTuple):
         return Enclosed(self.value, MARGIN * (self.error + error)) if error else self
 
 
-UNKNOWN = Enclosed(math.nan, math.inf)
+UNKNOWN_VALUE = Enclosed(math.nan, math.inf)
 
 
 def enclosed_product(a: Floats, b: Floats, roundings: float = 0.0) -> Enclosed:
@@ -64,18 +64,18 @@ def enclosed_product(a: Floats, b: Floats, roundings: float = 0.0) -> Enclosed:
         starts = np.arange(0, len(parts), BLOCK)
         sums, sizes = np.add.reduceat(parts, starts), np.add.reduceat(np.abs(parts), starts)
     if not np.isfinite(sizes).all():
-        return UNKNOWN
+        return UNKNOWN_VALUE
     try:
         value, size = math.fsum(sums.tolist()), math.fsum(sizes.tolist())
     except OverflowError:
-        return UNKNOWN
+        return UNKNOWN_VALUE
     return Enclosed(value, gamma(BLOCK + 2 + roundings) * size + len(parts) * TINY)
 
 
 def sum_of(parts: list[Enclosed]) -> Enclosed:
     """Σ parts; the values are added exactly and rounded once."""
     if not all(math.isfinite(part.value) and math.isfinite(part.error) for part in parts):
-        return UNKNOWN
+        return UNKNOWN_VALUE
     value, error = math.fsum(part.value for part in parts), math.fsum(part.error for part in parts)
     return Enclosed(value, MARGIN * (error + UNIT * abs(value)))
 

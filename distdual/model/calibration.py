@@ -69,7 +69,7 @@ class Calibration:
     @staticmethod
     def of_table(told: dict[str, Any], n_classes: int, name: str) -> "Calibration":
         """The calibration that a file holds, if it is one for so many classes."""
-        CALIBRATION(name, told)
+        CALIBRATION_RULE(name, told)
         kind, n_curves = CURVES[told["method"]], 1 if n_classes == 2 else n_classes
         each(CURVE_RULES[told["method"]], length=n_curves)(f"{name}: curves", told["curves"])
         curves = tuple(kind(**{key: listed(value) for key, value in curve.items()}) for curve in told["curves"])
@@ -90,7 +90,7 @@ def check_points(name: str, curve: Isotonic) -> None:
     rising_numbers(f"{name}: probability", np.array([0.0, *curve.probability, 1.0]))
 
 
-CALIBRATION: Rule = table(
+CALIBRATION_RULE: Rule = table(
     {
         "method": choice(*METHODS),
         "folds": whole(2),

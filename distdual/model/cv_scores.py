@@ -12,7 +12,7 @@ from distdual.kernels.rows import Floats
 from distdual.model.predict import Judge, add_up, judge_of
 from distdual.problems.base import Problem
 from distdual.scan.cv_folds import Fold
-from distdual.scan.scan import Source
+from distdual.scan.scan import DatasetRef
 
 SMALLER_IS_BETTER = ("loss", "error")  # suffixes of such scores' names
 NO_ANSWER = "the labels of the data set cannot be scored"
@@ -33,7 +33,7 @@ def held_out_scores(
 
 
 def score_held_out(
-    source: Source, problem: Problem, weights: Floats, shard: int, judged: tuple[Judge, Fold]
+    source: DatasetRef, problem: Problem, weights: Floats, shard: int, judged: tuple[Judge, Fold]
 ) -> list[dict[str, float]]:
     """Sum the scores of one shard's examples of a fold, for each row of weights, on a worker."""
     judge, fold = judged

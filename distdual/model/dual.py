@@ -75,7 +75,7 @@ class GroupDual(NamedTuple):
         return GroupDual(self.shard[at], self.file[at], self.row[at], self.alpha[at], self.beta[:0], self.members)
 
 
-class Summary(NamedTuple):
+class DualSummary(NamedTuple):
     """Σ α l and Σ α x as training had them, which cannot be rebuilt from the data set."""
 
     linear: Floats  # (1,)
@@ -87,9 +87,9 @@ class Summary(NamedTuple):
         return {"linear": self.linear, "v": self.v, "beta": self.beta}
 
 
-AnyDual = Dual | GroupDual | Summary
+AnyDual = Dual | GroupDual | DualSummary
 
-KINDS: dict[type, str] = {Dual: "examples", GroupDual: "groups", Summary: "summary"}
+DUAL_KINDS: dict[type, str] = {Dual: "examples", GroupDual: "groups", DualSummary: "summary"}
 FILES = ("example", "key_indptr", "key_values", "shard", "file", "row", "linear", "v", "alpha", "beta")
 
 
@@ -102,7 +102,7 @@ def describe_dual(dual: AnyDual) -> dict[str, Any]:
     """Return the entries of model.json; support constraints of single examples are the default."""
     if isinstance(dual, Dual):
         return {}
-    return {"dual": KINDS[type(dual)], **({"members": dual.members} if isinstance(dual, GroupDual) else {})}
+    return {"dual": DUAL_KINDS[type(dual)], **({"members": dual.members} if isinstance(dual, GroupDual) else {})}
 
 
 def read_dual(location: Location, about: dict[str, Any], support: int) -> AnyDual:
@@ -117,7 +117,7 @@ def read_dual(location: Location, about: dict[str, Any], support: int) -> AnyDua
         linear = read("linear", np.float64)
         if len(linear) != 1:
             raise InputError(f"{location}/dual/linear.npy: expected one number, found {len(linear)}")
-        return Summary(linear, read("v", np.float64), beta, support)
+        return DualSummary(linear, read("v", np.float64), beta, support)
     alpha = read("alpha", np.float64)
     if kind == "groups":
         shard, file, row = (read(name, np.int64) for name in ("shard", "file", "row"))

@@ -39,8 +39,8 @@ from distdual.model.dual import (
     FILES,
     AnyDual,
     Dual,
+    DualSummary,
     GroupDual,
-    Summary,
     describe_dual,
     is_members_folder,
     npy,
@@ -49,7 +49,7 @@ from distdual.model.dual import (
 )
 from distdual.model.map_files import MAP_ARRAYS, map_files, read_map
 from distdual.model.replace_files import create_files, current, replace_files
-from distdual.model.schema import CERTIFICATE, FEATURE_MAP, MODEL, RUN
+from distdual.model.schema import CERTIFICATE, FEATURE_MAP, MODEL, RUN_RULE
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import Completed, LatentProblem
 from distdual.problems.mapped import MAP, Mapped, check_takes_map, mapped
@@ -61,7 +61,7 @@ CHECKPOINT = "checkpoint"
 MANIFEST = "manifest.json"  # written last; completes a checkpoint
 MODEL_FORMAT = 2  # 1: support constraints of single examples only
 CALIBRATION = "calibration.json"
-LATENT = ("latent", "latent_indptr")
+LATENT_ARRAYS = ("latent", "latent_indptr")
 READS = 3  # attempts at a model that another process replaces meanwhile
 
 PRIOR: dict[str, tuple[Any, tuple[int, ...]]] = {
@@ -172,7 +172,7 @@ class Model:
             location.remove_file("run.json")  # its files now belong to a model
             return
         before = members_at(location)
-        every = (*LATENT, *(f"dual/{name}" for name in FILES), *(f"map/{name}" for name in MAP_ARRAYS))
+        every = (*LATENT_ARRAYS, *(f"dual/{name}" for name in FILES), *(f"map/{name}" for name in MAP_ARRAYS))
         replace_files(
             location, files, [name for name in (CALIBRATION, *(f"{one}.npy" for one in every)) if name not in files]
         )
@@ -311,7 +311,7 @@ def read_model(location: Location, problem: KindOrClass | None) -> Model:
         raise InputError(
             f"{location}/dual/beta.npy: {len(dual.beta)} numbers, expected none or one per weight: {len(w)}"
         )
-    if isinstance(dual, Summary) and len(dual.v) != len(w):
+    if isinstance(dual, DualSummary) and len(dual.v) != len(w):
         raise InputError(f"{location}/dual/v.npy: {len(dual.v)} numbers, expected one per weight: {len(w)}")
     calibration = read_calibration(location, made)
     return Model(w, made, C, prior, dual, info, certificate, config, of_model(location, about), calibration)
@@ -340,7 +340,7 @@ def naming(location: Location) -> Iterator[None]:
 
 def latent_arrays(problem: Completed) -> dict[str, NDArray[Any]]:
     """Return the latent values by file name."""
-    given = zip(LATENT, (problem.values, problem.indptr), strict=True)
+    given = zip(LATENT_ARRAYS, (problem.values, problem.indptr), strict=True)
     return {name: array for name, array in given if array is not None}
 
 
@@ -400,6 +400,6 @@ def read_run(location: Location) -> str | None:
     if not location.exists("run.json"):
         return None
     told = read_json(location, "run.json")
-    RUN(f"{location}/run.json", told)
+    RUN_RULE(f"{location}/run.json", told)
     members: str | None = told.get("members")
     return members

@@ -55,8 +55,8 @@ def to_onnx(model: Model) -> bytes:
     if isinstance(problem, Mapped):
         raise InputError("a model with a kernel cannot be exported: ONNX export is for linear models")
     graph = Graph(onnx.helper, onnx.numpy_helper)
-    features = scaled(graph, model, raw_features(graph, model, onnx.TensorProto))
-    coef, intercept = split(model)
+    features = add_scale(graph, model, raw_features(graph, model, onnx.TensorProto))
+    coef, intercept = weights_and_bias(model)
     scores = graph.add("MatMul", features, graph.constant(coef.T))
     scores = graph.add("Add", scores, graph.constant(intercept))
     label = label_node(graph, problem, scores)
@@ -89,7 +89,7 @@ def import_onnx() -> Any:
     return onnx
 
 
-def split(model: Model) -> tuple[Floats, Floats]:
+def weights_and_bias(model: Model) -> tuple[Floats, Floats]:
     """Weights and bias of each output: (k, d) and (k,)."""
     problem: Any = model.problem
     blocks = model.w.reshape(-1, problem.n_features + (problem.bias != 0))
@@ -130,12 +130,12 @@ def column_features(graph: Graph, column: Column, types: Any) -> list[str]:
     return [*own, graph.add("Cast", missing, to=types.FLOAT)] if column.indicator else own
 
 
-def scaled(graph: Graph, model: Model, features: str) -> str:
+def add_scale(graph: Graph, model: Model, features: str) -> str:
     """The scale of training: divided in double precision, rounded to single, and then as float64."""
     preprocessing = model.preprocessing or RAW
     doubles = graph.add("Cast", features, to=DOUBLE)
     if preprocessing.factors is not None:
-        wide = np.ones(len(split(model)[0][0]))
+        wide = np.ones(len(weights_and_bias(model)[0][0]))
         wide[: len(preprocessing.factors)] = preprocessing.factors
         doubles = graph.add("Div", doubles, graph.constant(wide))
     elif preprocessing.scale == "unit-rows":

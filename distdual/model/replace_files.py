@@ -17,7 +17,7 @@ from distdual.data.storage.location import Location
 from distdual.errors import InputError
 
 POINTER = "replacement.json"
-FOLDER = re.compile(r"replacement-[0-9a-f]{8}")
+REPLACEMENT_FOLDER = re.compile(r"replacement-[0-9a-f]{8}")
 
 
 def create_files(location: Location, files: Mapping[str, bytes], last: str) -> None:
@@ -66,7 +66,7 @@ def settle(location: Location) -> None:
             location.remove_file(name)
         location.remove_file(POINTER)
     for name in location.names():
-        if FOLDER.fullmatch(name):
+        if REPLACEMENT_FOLDER.fullmatch(name):
             (location / name).remove()
         elif name.startswith(f"{POINTER}."):
             location.remove_file(name)  # a copy on its way
@@ -84,7 +84,9 @@ def pointer(location: Location) -> dict[str, Any] | None:
         return None
     try:
         about = json.loads(location.read(POINTER))
-        plain = FOLDER.fullmatch(about["folder"]) and all(map(is_plain, [*about["files"], *about["obsolete"]]))
+        plain = REPLACEMENT_FOLDER.fullmatch(about["folder"]) and all(
+            map(stays_inside, [*about["files"], *about["obsolete"]])
+        )
     except (ValueError, TypeError, KeyError) as error:
         if isinstance(error, InputError):
             raise
@@ -94,6 +96,6 @@ def pointer(location: Location) -> dict[str, Any] | None:
     return dict(about)
 
 
-def is_plain(name: object) -> bool:
+def stays_inside(name: object) -> bool:
     """Whether a name stays within the folder."""
     return isinstance(name, str) and re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) is not None and ".." not in name

@@ -23,7 +23,7 @@ FEATURE_MAP = table(
     }
 )
 
-DATA = table(
+DATA_RULE = table(
     {"url": text(".+"), "fingerprint": text(), "n_examples": whole(1)},
     {"n_shards": whole(1), "numbering": maybe(text())},
     others=True,
@@ -44,7 +44,7 @@ MODEL = table(
         "problem": PROBLEM,
         "C": number(positive=True),
         "prior": each(choice("mean", "precision", "nonnegative"), distinct=True),
-        "data": DATA,
+        "data": DATA_RULE,
         "config": table({}, others=True),
     },
     {
@@ -57,7 +57,7 @@ MODEL = table(
     others=True,
 )
 
-LATENT = table({"objective": maybe(number()), "trace": each(table({}, others=True))}, others=True)
+TRACE_RULE = table({"objective": maybe(number()), "trace": each(table({}, others=True))}, others=True)
 
 KERNEL = table({"certifies": text(), "sample": whole(), "relative_error": number(), "largest_error": number()})
 
@@ -74,7 +74,7 @@ CERTIFICATE = table(
         "reason": text(),
         "support": whole(),
         "seconds": number(),
-        "latent": LATENT,
+        "latent": TRACE_RULE,
         "kernel": KERNEL,
         "model": anything,
         "sha256": table_of(DIGEST, PLAIN_NAME),
@@ -82,4 +82,4 @@ CERTIFICATE = table(
     others=True,
 )
 
-RUN = table({"members": maybe(text(MEMBERS, "a folder in dual/"))}, others=True)
+RUN_RULE = table({"members": maybe(text(MEMBERS, "a folder in dual/"))}, others=True)

@@ -102,7 +102,7 @@ def make_problem(
     texts: Mapping[str, str] | None = None,
 ) -> Problem:
     """The problem that [problem] of a config describes, for data of this shape and with these texts."""
-    return build(class_of(kind), options, n_features=n_features, classes=classes, texts=texts)
+    return build_problem(class_of(kind), options, n_features=n_features, classes=classes, texts=texts)
 
 
 def problem_from(
@@ -111,7 +111,7 @@ def problem_from(
     """The problem that `describe` recorded; the caller must name a user's own problem in `named`."""
     cls = trusted_class(description["kind"], named)
     excluded = ("kind", *FROM_DATA, *cls.texts)
-    made = build(
+    made = build_problem(
         cls,
         {key: value for key, value in description.items() if key not in excluded},
         n_features=description["n_features"],
@@ -140,7 +140,7 @@ def own_fields(cls: type[Any]) -> list[Field]:
     return [field for field in fields_of(cls) if field.name not in (*FROM_DATA, *cls.texts)]
 
 
-def build(
+def build_problem(
     cls: type[Any],
     options: Mapping[str, Any],
     *,

@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 
 from distdual.errors import InputError
 from distdual.report.log_reader import Line, condensed
-from distdual.report.page import Run, content, page, title
+from distdual.report.page import RunView, content, page, title
 from distdual.report.price import Price
 from distdual.report.round_log import Round
 from distdual.report.run_log import About, as_line
 
 HOST, PORT = "127.0.0.1", 8788
 BETWEEN = 1.0  # least seconds between two renderings
-SHARE = 20  # the pause after a rendering is at least this many times as long
+PAUSE_FACTOR = 20  # the pause after a rendering is at least this many times as long
 KEEP_ALIVE = 5.0  # seconds without an update before a keep-alive message
 MOST_LINES = 2000  # lines to condense the run log to when it has twice as many
 FAREWELL = 3.0  # seconds for open pages to receive the final state
@@ -100,7 +100,7 @@ class Dashboard:
         self.version += 1
         self.news.notify_all()
 
-    def run(self) -> tuple[int, Run]:
+    def run(self) -> tuple[int, RunView]:
         """The version and the current state."""
         with self.news:
             config = self.about.config if self.about else {}
@@ -109,7 +109,7 @@ class Dashboard:
             dask = self.about.dask if self.about else None
             lines = list(self.lines)
             state = (self.certificate, target, self.running, self.failure)
-            return self.version, Run(lines, name, *state, dask, self.price)
+            return self.version, RunView(lines, name, *state, dask, self.price)
 
     def draw(self) -> Drawn:
         """Render the current state, once for all open pages."""
@@ -190,7 +190,7 @@ class Handler(BaseHTTPRequestHandler):
     def _pause(dashboard: Dashboard) -> None:
         """Wait until the next rendering is due or the run has ended."""
         with dashboard.news:
-            dashboard.news.wait_for(lambda: not dashboard.running, max(BETWEEN, SHARE * dashboard.cost))
+            dashboard.news.wait_for(lambda: not dashboard.running, max(BETWEEN, PAUSE_FACTOR * dashboard.cost))
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """Print nothing, since the terminal shows the progress display."""

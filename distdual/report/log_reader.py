@@ -14,7 +14,7 @@ from distdual.kernels.rows import Floats
 from distdual.solver.gap import relative_gap
 
 Line = dict[str, Any]
-Series = list[float | None]  # None leaves a gap in the line
+Curve = list[float | None]  # None leaves a gap in the line
 
 NUMBERS = ("seconds", "lower", "cache_rows", "support")
 COUNTS = ("passes", "rounds", "oracle_calls", "wait_seconds", "ascent_seconds")
@@ -23,8 +23,8 @@ COUNTS = ("passes", "rounds", "oracle_calls", "wait_seconds", "ascent_seconds")
 class Closing(NamedTuple):
     """The largest possible distance of each bound to the optimum, relative to P; both end at the proven gap."""
 
-    upper: Series  # (upper − best lower) / best upper
-    lower: Series  # (best upper − lower) / best upper
+    upper: Curve  # (upper − best lower) / best upper
+    lower: Curve  # (best upper − lower) / best upper
 
 
 class Timeline(NamedTuple):
@@ -130,8 +130,8 @@ def is_another(before: Line, line: Line) -> bool:
 
 def closing(lines: Sequence[Line]) -> Closing:
     """Distances relative to the best bounds of each problem; None without a proven upper bound."""
-    upper: Series = []
-    lower: Series = []
+    upper: Curve = []
+    lower: Curve = []
     for part in problems(lines):
         best_upper, best_lower = part[-1].get("upper"), max(line["lower"] for line in part)
         if not best_upper:
@@ -144,7 +144,7 @@ def closing(lines: Sequence[Line]) -> Closing:
     return Closing(upper, lower)
 
 
-def gaps(lines: Sequence[Line]) -> Series:
+def gaps(lines: Sequence[Line]) -> Curve:
     """The proven gap at each line; None before the first certificate."""
     return [line.get("gap") for line in lines]
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from distdual.errors import InputError
 from distdual.report.log_reader import (
+    Curve,
     Line,
-    Series,
     beginnings,
     closing,
     gaps,
@@ -21,7 +21,7 @@ from distdual.report.log_reader import (
 )
 
 UPPER, LOWER, SOFT, TARGET = "#c2410c", "#0b62c4", "#60646c", "#18794e"
-MISSING = "a PNG needs matplotlib, which is not installed: pip install matplotlib"
+NO_MATPLOTLIB = "a PNG needs matplotlib, which is not installed: pip install matplotlib"
 
 
 def has_matplotlib() -> bool:
@@ -38,7 +38,7 @@ def new_figure(width: float, height: float) -> Any:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise InputError(MISSING) from None
+        raise InputError(NO_MATPLOTLIB) from None
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -131,7 +131,7 @@ def draw_staleness(axes: Any, lines: Sequence[Line]) -> None:
     axes.set_xlabel("weight versions that reports were behind on arrival")
 
 
-def with_breaks(x: Sequence[float], y: Series, cuts: Sequence[int]) -> tuple[Any, Any]:
+def with_breaks(x: Sequence[float], y: Curve, cuts: Sequence[int]) -> tuple[Any, Any]:
     """The points of a line with breaks before the indices `cuts`."""
     values = np.array([value or np.nan for value in y], dtype=np.float64)
     return np.insert(np.array(x), cuts, np.nan), np.insert(values, cuts, np.nan)

@@ -35,7 +35,7 @@ def parse_price(text: str) -> Price:
     return price
 
 
-def reading(totals: Mapping[str, Any], data_bytes: float = 0.0, price: Price | None = None) -> str:
+def reading_text(totals: Mapping[str, Any], data_bytes: float = 0.0, price: Price | None = None) -> str:
     """What was read, in words: bytes and GETs, how often that is the data set, and the cost if prices are known."""
     n_bytes, n_gets = totals["bytes_read"], totals["gets"]
     times = f" = {n_bytes / data_bytes:.1f} × {size(data_bytes)}" if data_bytes else ""

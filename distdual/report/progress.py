@@ -21,7 +21,7 @@ ROWS = 10  # largest number of passes shown
 
 WAITING = "reading the first shards …"
 
-COLUMNS = ("pass", "lower", "upper", "gap", "cache", "oracle calls", "elapsed")
+TABLE_COLUMNS = ("pass", "lower", "upper", "gap", "cache", "oracle calls", "elapsed")
 
 
 class ProgressDisplay:
@@ -92,7 +92,7 @@ class ProgressDisplay:
     def table(self) -> Table:
         title = f"lower ≤ P(w*) ≤ upper · target gap {self.target:.1e}"
         table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1))
-        for name in COLUMNS:
+        for name in TABLE_COLUMNS:
             table.add_column(name, justify="right", no_wrap=True)
         for number in sorted(self.rows)[-ROWS:]:
             table.add_row(str(number), *cells(self.rows[number]))

@@ -16,7 +16,7 @@ from distdual.report.round_log import Round
 
 log = logging.getLogger(__name__)
 
-ROOM = 1 << 14  # bytes that a log file needs at the least
+LOG_ROOM = 1 << 14  # bytes that a log file needs at the least
 
 
 class About(NamedTuple):
@@ -54,7 +54,7 @@ class RunLog:
             try:
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
                 self.file = open(path, "w", encoding="utf-8")  # noqa: SIM115 - closed by __exit__
-                check_room(self.file)
+                check_disk_room(self.file)
             except OSError as error:
                 raise InputError(f"output.log: {path} cannot be written: {error.strerror}") from None
 
@@ -83,10 +83,10 @@ class RunLog:
         """Write nothing: the certificate has its own file."""
 
 
-def check_room(file: IO[str]) -> None:
+def check_disk_room(file: IO[str]) -> None:
     """Raise an OSError if a disk has no room for a first line."""
     try:
-        os.write(file.fileno(), b" " * ROOM)
+        os.write(file.fileno(), b" " * LOG_ROOM)
         os.fsync(file.fileno())
         os.ftruncate(file.fileno(), 0)
         os.lseek(file.fileno(), 0, os.SEEK_SET)

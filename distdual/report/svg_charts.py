@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from distdual.report.number_format import number, power
+from distdual.report.number_format import format_number, power
 
 WIDTH, HEIGHT = 360, 250
 LEFT, RIGHT, TOP, BOTTOM = 50, 346, 34, 206
@@ -23,7 +23,7 @@ class Series(NamedTuple):
     y: Sequence[float | None]
 
 
-class Axis(NamedTuple):
+class Scale(NamedTuple):
     """A scale from values to [0, 1], with the ticks to label."""
 
     low: float
@@ -37,14 +37,14 @@ class Axis(NamedTuple):
         return (value - self.low) / (self.high - self.low)
 
 
-class Rule(NamedTuple):
+class TargetLine(NamedTuple):
     """A horizontal line at a target value."""
 
     name: str
     value: float
 
 
-def linear_axis(high: float, low: float = 0.0) -> Axis:
+def linear_axis(high: float, low: float = 0.0) -> Scale:
     """An axis with about four round ticks, from 0 unless all values are far from it."""
     low = low if low > high / 2 else 0.0
     rough = (high - low if high > low else high or 1.0) / 4
@@ -52,16 +52,16 @@ def linear_axis(high: float, low: float = 0.0) -> Axis:
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * (1 - 1e-9))
     first = math.floor(low / step + 1e-9)
     last = max(first + 1, math.ceil(high / step - 1e-9))
-    return Axis(first * step, last * step, False, [step * i for i in range(first, last + 1)])
+    return Scale(first * step, last * step, False, [step * i for i in range(first, last + 1)])
 
 
-def log_axis(values: Sequence[float]) -> Axis:
+def log_axis(values: Sequence[float]) -> Scale:
     """An axis of whole decades around the positive values, with at most seven ticks."""
     above = [value for value in values if value > 0] or [1.0]
     first, last = math.floor(math.log10(min(above))), math.ceil(math.log10(max(above)))
     last = max(last, first + 1)
     step = -(-(last - first) // 6)
-    return Axis(10.0**first, 10.0**last, True, [10.0**p for p in range(first, last + 1, step)])
+    return Scale(10.0**first, 10.0**last, True, [10.0**p for p in range(first, last + 1, step)])
 
 
 def line_chart(
@@ -73,9 +73,9 @@ def line_chart(
     log: bool = False,
     cuts: Sequence[int] = (),
     note: str = "",
-    rule: Rule | None = None,
+    rule: TargetLine | None = None,
     marks: Sequence[float] = (),
-    value_format: Callable[[float], str] = number,
+    value_format: Callable[[float], str] = format_number,
 ) -> str:
     """Lines over x, one per series, with breaks before the indices `cuts` and at None.
 
@@ -90,19 +90,19 @@ def line_chart(
     drawn = [axes(across, up), *(mark(across, at) for at in marks), ruled(rule, up)]
     drawn += [line(each, x, cuts, across, up) for each in series]
     points = thinned(len(x))
-    tips = [tip(f"{number(x[at])} {x_label}", series, at, value_format) for at in points]
+    tips = [tip(f"{format_number(x[at])} {x_label}", series, at, value_format) for at in points]
     here = tooltip_attributes([position(across.at(x[at]), LEFT, RIGHT) for at in points], tips)
     return frame(title, note, x_label, legend(series, "line"), "".join(drawn), here)
 
 
-def fitted(axis: Axis, high: float) -> Axis:
+def fitted(axis: Scale, high: float) -> Scale:
     """The axis cut off at the last value, so that a growing line fills the chart."""
     if not axis.low < high < axis.high:
         return axis
     return axis._replace(high=high, ticks=[tick for tick in axis.ticks if tick <= high * (1 + 1e-9)])
 
 
-def line(series: Series, x: Sequence[float], cuts: Sequence[int], across: Axis, up: Axis) -> str:
+def line(series: Series, x: Sequence[float], cuts: Sequence[int], across: Scale, up: Scale) -> str:
     """One path per unbroken stretch, with a dot at its end."""
     stretches: list[list[tuple[float, float]]] = [[]]
     before = 0
@@ -136,7 +136,7 @@ def bar_chart(
     ends: Sequence[tuple[float, str]] | None = None,
     note: str = "",
     whole: float | None = None,
-    value_format: Callable[[float], str] = number,
+    value_format: Callable[[float], str] = format_number,
 ) -> str:
     """Stacked bars, the first series at the bottom; `heads` are the titles of the bars' tooltips.
 
@@ -157,7 +157,7 @@ def bar_chart(
                 drawn.append(f'<rect class="bar {each.style}" {box} height="{height:.2f}"/>')
     if ends is None:
         ends = [((bar + 0.5) / n, heads[bar]) for bar in range(0, n, -(-n // 12))]
-    below = "".join(text(position(share, LEFT, RIGHT), BOTTOM + 17, words) for share, words in ends)
+    below = "".join(svg_text(position(share, LEFT, RIGHT), BOTTOM + 17, words) for share, words in ends)
     tips = [tip(heads[bar], series, bar, value_format) for bar in range(n)]
     here = tooltip_attributes([LEFT + (bar + 0.5) * width for bar in range(n)], tips)
     keys = legend(series, "bar") if len(series) > 1 else ""
@@ -176,29 +176,31 @@ def tooltip_attributes(positions: Sequence[float], tips: Sequence[str]) -> str:
     return f'data-at="{at}" data-tips="{escape(json.dumps(tips, separators=(",", ":"), ensure_ascii=False))}"'
 
 
-def axes(across: Axis, up: Axis) -> str:
-    marks = "".join(text(position(across.at(tick), LEFT, RIGHT), BOTTOM + 17, number(tick)) for tick in across.ticks)
+def axes(across: Scale, up: Scale) -> str:
+    marks = "".join(
+        svg_text(position(across.at(tick), LEFT, RIGHT), BOTTOM + 17, format_number(tick)) for tick in across.ticks
+    )
     return vertical(up) + marks
 
 
-def vertical(up: Axis) -> str:
+def vertical(up: Scale) -> str:
     drawn = []
     for tick in up.ticks:
         y = position(up.at(tick), BOTTOM, TOP)
         drawn.append(f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        drawn.append(text(LEFT - 5, y + 3.5, power(tick) if up.log else number(tick), "end"))
+        drawn.append(svg_text(LEFT - 5, y + 3.5, power(tick) if up.log else format_number(tick), "end"))
     return "".join(drawn)
 
 
-def ruled(rule: Rule | None, up: Axis) -> str:
+def ruled(rule: TargetLine | None, up: Scale) -> str:
     if rule is None:
         return ""
     y = position(up.at(rule.value), BOTTOM, TOP)
     across = f'<line class="rule" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-    return across + text(LEFT + 4, y - 4, rule.name, "start")
+    return across + svg_text(LEFT + 4, y - 4, rule.name, "start")
 
 
-def mark(across: Axis, at: float) -> str:
+def mark(across: Scale, at: float) -> str:
     x = position(across.at(at), LEFT, RIGHT)
     return f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{BOTTOM - 7}" y2="{BOTTOM}"/>'
 
@@ -208,14 +210,14 @@ def legend(series: Sequence[Series], kind: str) -> str:
     for each in series:
         look = f'class="{kind} {each.style}"'
         sample = f'<path {look} d="M{at} 14h18"/>' if kind == "line" else f'<path {look} d="M{at} 9h12v10h-12z"/>'
-        keys.append(sample + text(at + 23, 18, each.name, "start"))
+        keys.append(sample + svg_text(at + 23, 18, each.name, "start"))
         at += 40 + round(6.6 * len(each.name))
     return f'<g class="legend">{"".join(keys)}</g>'
 
 
 def frame(title: str, note: str, x_label: str, keys: str, content: str, here: str) -> str:
     """A figure with title, legend and content."""
-    below = text((LEFT + RIGHT) / 2, HEIGHT - 6, x_label)
+    below = svg_text((LEFT + RIGHT) / 2, HEIGHT - 6, x_label)
     box = f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}" {here}'
     hair = f'<line class="hair" x1="0" x2="0" y1="{TOP}" y2="{BOTTOM}"/>'
     small = f'<p class="soft">{escape(note)}</p>' if note else ""
@@ -227,7 +229,7 @@ def empty(title: str, why: str) -> str:
     return f'<figure><figcaption>{escape(title)}</figcaption><p class="soft">{escape(why)}</p></figure>'
 
 
-def text(x: float, y: float, content: str, anchor: str = "middle") -> str:
+def svg_text(x: float, y: float, content: str, anchor: str = "middle") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(content)}</text>'
 
 

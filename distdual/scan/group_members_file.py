@@ -39,18 +39,18 @@ class Notes:
     def write(self, members: Members) -> None:
         """Write the file, unless there are no rows."""
         if len(members.indptr) > 1:
-            self.folder.write(self.name, pack(members))
+            self.folder.write(self.name, pack_members(members))
 
     def read(self) -> Members:
         try:
-            return unpack(unzip(self.folder.read(self.name)))
+            return unpack_members(unzip(self.folder.read(self.name)))
         except BAD_ZIP as error:
             if isinstance(error, InputError) and str(error).startswith(str(self.folder)):
                 raise
             raise InputError(f"{self.folder}/{self.name}: not a members file: {error}") from None
 
 
-def pack(members: Members) -> bytes:
+def pack_members(members: Members) -> bytes:
     begin = members.example[members.indptr[:-1]]
     end = members.example[members.indptr[1:] - 1] + 1
     n_bytes = (end - begin + 7) // 8
@@ -72,7 +72,7 @@ def pack(members: Members) -> bytes:
     return buffer.getvalue()
 
 
-def unpack(arrays: Mapping[str, NDArray[Any]]) -> Members:
+def unpack_members(arrays: Mapping[str, NDArray[Any]]) -> Members:
     """Return the members that `pack` packed; raise ValueError if the arrays are inconsistent."""
     begin, end, bits, lengths, values = (arrays[name] for name in ("begin", "end", "bits", "lengths", "keys"))
     n = len(array("begin", begin, np.int64, (None,), low=0))

@@ -23,7 +23,7 @@ def recent_offenders(problem: Problem, shard: Shard, w: Floats, recent: tuple[No
     slack = np.empty(len(known.example))
     for begin in range(0, len(slack), CHUNK):
         built = build_stored(problem, shard, known, begin, min(begin + CHUNK, len(slack)))
-        find_violations(whole(built.rows), built.margin, w, slack[begin : begin + CHUNK])
+        find_violations(contiguous(built.rows), built.margin, w, slack[begin : begin + CHUNK])
     order = np.lexsort((-slack, known.example))  # the worst of each example first; of equals, the newest
     first = order[np.append(True, np.diff(known.example[order]) > 0)[: len(order)]]
     worst = np.zeros(shard.n_examples)
@@ -34,7 +34,7 @@ def recent_offenders(problem: Problem, shard: Shard, w: Floats, recent: tuple[No
     return Offenders(worst, Keys(np.concatenate([[0], np.cumsum(lengths)]), chosen.values))
 
 
-def whole(rows: Rows) -> Rows:
+def contiguous(rows: Rows) -> Rows:
     """Copy the sparse rows of a user's own problem if they are strided views, which kernels do not accept."""
     return CsrRows(*(np.ascontiguousarray(part) for part in rows)) if isinstance(rows, CsrRows) else rows
 

@@ -22,11 +22,11 @@ from distdual.scan.loss_error import LossError, checked, loss_error
 from distdual.scan.recent_offenders import recent_offenders
 from distdual.scan.shard_reader import Loaded, Openable, made_lean, streamed
 from distdual.scan.slack import EXAMPLE, Slack
-from distdual.scan.slack_groups import fingerprints, group_members, sum_members
+from distdual.scan.slack_groups import fingerprints, group_members, group_rows
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DatasetRef:
     """A reference to a data set; `fingerprint` ensures that all processes read the same one."""
 
     location: Location
@@ -34,8 +34,8 @@ class Source:
     n_shards: int
 
     @staticmethod
-    def of(dataset: Dataset) -> "Source":
-        return Source(dataset.location, dataset.fingerprint, dataset.n_shards)
+    def of(dataset: Dataset) -> "DatasetRef":
+        return DatasetRef(dataset.location, dataset.fingerprint, dataset.n_shards)
 
     def open(self) -> Dataset:
         return open_once(self.location, self.fingerprint, self.n_shards)
@@ -135,7 +135,7 @@ def offending(problem: Problem, shard: Shard, found: Offenders, scan: Scan) -> t
     group, keys = fingerprints(shard.first, members, scan.slack)
     new = np.flatnonzero(are_new(identities(group, keys), scan.known))
     members = members.take(new)
-    margin, rows = sum_members(problem, shard, members)
+    margin, rows = group_rows(problem, shard, members)
     if scan.notes:
         scan.notes.write(members._replace(example=scan.begin + members.example))
     return Constraints(group[new], np.ones(len(new)), margin, rows, keys.take(new)), members.example
@@ -166,10 +166,10 @@ def wants_lean(problem: Problem) -> bool:
 
     A user's own problem gets features as they are stored.
     """
-    return is_ours(problem) and problem.reads_often
+    return is_built_in(problem) and problem.reads_often
 
 
-def is_ours(problem: Problem) -> bool:
+def is_built_in(problem: Problem) -> bool:
     """Whether the problem is built in; a user's subclass of a built-in problem is not."""
     inner = problem.problem if isinstance(problem, Completed) else problem
     return type(inner).__module__.startswith("distdual.")

@@ -74,20 +74,20 @@ def fingerprints(first: int, members: Members, slack: Slack) -> tuple[Ints, Keys
     return group, Keys(np.arange(0, 2 * n + 1, 2), folded.view(np.int32))
 
 
-def sum_members(problem: Problem, shard: Shard, members: Members) -> tuple[Floats, Features]:
+def group_rows(problem: Problem, shard: Shard, members: Members) -> tuple[Floats, Features]:
     """Return the margins and rows of groups, built CHUNK examples at a time."""
     n = len(members.indptr) - 1
     margin, parts = np.zeros(n), []
-    for begin, end in runs(members.indptr, CHUNK):
+    for begin, end in member_ranges(members.indptr, CHUNK):
         part = members.indptr[begin : end + 1]
         if part[-1] - part[0] <= CHUNK:
-            built = build(problem, shard, members, int(part[0]), int(part[-1]))
+            built = build_members(problem, shard, members, int(part[0]), int(part[-1]))
             add_margins(built.margin, built.cost, part - part[0], margin[begin:end])
             parts.append(sum_rows(built.rows, built.cost, part - part[0], problem.n_weights))
         else:
             total = np.zeros((1, problem.n_weights))
             for at in range(int(part[0]), int(part[-1]), CHUNK):
-                built = build(problem, shard, members, at, min(at + CHUNK, int(part[-1])))
+                built = build_members(problem, shard, members, at, min(at + CHUNK, int(part[-1])))
                 whole = np.array([0, len(built.margin)])
                 add_margins(built.margin, built.cost, whole, margin[begin:end])
                 add_runs(built.rows, built.cost, whole, total)
@@ -95,7 +95,7 @@ def sum_members(problem: Problem, shard: Shard, members: Members) -> tuple[Float
     return margin, join_smaller(parts, problem.n_weights)
 
 
-def build(problem: Problem, shard: Shard, members: Members, begin: int, end: int) -> Constraints:
+def build_members(problem: Problem, shard: Shard, members: Members, begin: int, end: int) -> Constraints:
     """Build the constraints of members begin … end − 1 from the piece of the shard that holds them."""
     chosen = members.example[begin:end]
     low, high = int(chosen.min()), int(chosen.max()) + 1
@@ -110,7 +110,7 @@ def build_stored(problem: Problem, shard: Shard, members: Members, begin: int, e
     return problem.rebuilt(shard.piece(low, high), chosen - low, members.keys.take(slice(begin, end)))
 
 
-def runs(indptr: Ints, most: int) -> list[tuple[int, int]]:
+def member_ranges(indptr: Ints, most: int) -> list[tuple[int, int]]:
     """Split rows into ranges of at most `most` members; a row that has more is a range of its own."""
     found, begin = [], 0
     while begin < len(indptr) - 1:

@@ -11,8 +11,8 @@ from distdual.kernels.jit import bare_kernel, inlined_kernel
 from distdual.kernels.rows import Floats, Ints
 
 LARGE = 16  # fewest constraints of a large group
-RIDGE = 1e-9  # share of ||x||² added to the diagonal, as rows may be linearly dependent
-TINY = 1e-9  # share of the gain so far below which steps end
+RIDGE_SHARE = 1e-9  # share of ||x||² added to the diagonal, as rows may be linearly dependent
+TINY_GAIN = 1e-9  # share of the gain so far below which steps end
 
 
 class Scratch(NamedTuple):
@@ -49,7 +49,7 @@ def solve_large(C: float, alpha: Floats, slots: Ints, scratch: Scratch) -> float
         if alpha[slots[s]] > 0.0:
             face[m] = s
             m += 1
-    full = used >= C * (1.0 - RIDGE)
+    full = used >= C * (1.0 - RIDGE_SHARE)
     gain, since, joined = 0.0, 0.0, False
     for _ in range(6 * n):
         price = newton_step(g, m, full, scratch)
@@ -67,7 +67,7 @@ def solve_large(C: float, alpha: Floats, slots: Ints, scratch: Scratch) -> float
             full = False
         else:
             best = joining(g, price, m, face)
-            if best < 0 or (joined and since <= TINY * gain):
+            if best < 0 or (joined and since <= TINY_GAIN * gain):
                 break
             face[m] = best
             m, since, joined = m + 1, 0.0, True
@@ -100,13 +100,13 @@ def newton_step(g: Floats, m: int, full: bool, scratch: Scratch) -> float:
     step, level = scratch.step, scratch.level
     for i in range(m):
         for j in range(i + 1):
-            total = products[face[i], face[j]] * (1.0 + RIDGE * (i == j))
+            total = products[face[i], face[j]] * (1.0 + RIDGE_SHARE * (i == j))
             for k in range(j):
                 total -= factor[i, k] * factor[j, k]
             if i > j:
                 factor[i, j] = total / factor[j, j]
             else:
-                factor[i, i] = np.sqrt(max(total, RIDGE * products[face[i], face[i]], np.finfo(np.float64).tiny))
+                factor[i, i] = np.sqrt(max(total, RIDGE_SHARE * products[face[i], face[i]], np.finfo(np.float64).tiny))
         step[i], level[i] = g[face[i]], 1.0
     back_solve(factor, m, step)
     if not full:

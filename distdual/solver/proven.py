@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distdual.kernels.rounding import MARGIN, UNIT, UNKNOWN, Enclosed, enclosed_product, gamma, norm_bound, root
+from distdual.kernels.rounding import MARGIN, UNIT, UNKNOWN_VALUE, Enclosed, enclosed_product, gamma, norm_bound, root
 from distdual.kernels.rows import Floats
 from distdual.problems.base import Magnitude
 from distdual.solver.regularizer import Prior
@@ -27,7 +27,7 @@ def penalty(prior: Prior, w: Floats) -> Enclosed:
     assert prior.precision is not None
     with np.errstate(over="ignore", invalid="ignore"):
         value, size = off @ (prior.precision @ off), np.abs(off) @ (np.abs(prior.precision) @ np.abs(off))
-    return Enclosed(0.5 * float(value), gamma(2.0 * len(w) + 8.0) * float(size)) if np.isfinite(size) else UNKNOWN
+    return Enclosed(0.5 * float(value), gamma(2.0 * len(w) + 8.0) * float(size)) if np.isfinite(size) else UNKNOWN_VALUE
 
 
 def conjugate(prior: Prior, v: Floats, off: float = 0.0) -> Enclosed:

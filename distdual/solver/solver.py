@@ -30,7 +30,7 @@ from distdual.solver.sweep import (
 
 NEARLY = 4.0  # multiple of the tolerance that UB′ may be when the gap is within it
 MOST_OFF = 100.0  # largest ratio of the gap to that of UB′ for UB′ to be useful
-SETTLED = 4  # full sweeps after which the free α are moved together; then twice as many, and so on
+FIRST_JOINT_SWEEP = 4  # full sweeps after which the free α are moved together; then twice as many, and so on
 SWEEP_WORK = 1000  # fixed cost of a sweep, in updates
 EASY = 16.0  # mean C ||x||² of the first stage on the way to a large C: about as many visits take α from 0 to C
 NO_MEAN: Floats = np.empty(0)
@@ -38,7 +38,7 @@ SAVED_ARRAYS = ("v", "w", "mean", "average", "random")
 SAVED_NUMBERS = ("n_averaged", "updates", "lower", "rounding", "claim", "reached", "trust", "stage")
 
 
-class Sweep(NamedTuple):
+class SweepResult(NamedTuple):
     gain: float  # in D
     estimate: float  # of the cached problem's P: UB′ (23) where all groups were visited
     active: Ints  # groups that moved or may still move
@@ -134,7 +134,7 @@ class Solver:
         plan trusts it: where a scan is as cheap as that pass, the scan shows by how much to correct UB′. `gained` and
         `spent` are the gain and the work, in updates, of the round so far, for the slope rule.
         """
-        gap, limit, own, due, before = np.inf, plan.patience * max(1.0, spent), 0, SETTLED, np.inf
+        gap, limit, own, due, before = np.inf, plan.patience * max(1.0, spent), 0, FIRST_JOINT_SWEEP, np.inf
         for turn in range(1, 1 + (plan.max_sweeps if len(self.cache) else 0)):
             self.mean, before = np.zeros(self.prior.n_weights), gap
             sweep = self.sweep(np.arange(self.cache.n_groups), self.mean)
@@ -175,7 +175,7 @@ class Solver:
         """Forget how far off UB′ was: the scan was of another problem than the cached one."""
         self.trust = np.inf
 
-    def _sweep_active(self, full: Sweep) -> tuple[float, int]:
+    def _sweep_active(self, full: SweepResult) -> tuple[float, int]:
         """Sweep over the active groups while that pays; return gain and work, including the full sweep."""
         view, n = self._arrays(), self.cache.n_groups
         columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
@@ -354,7 +354,7 @@ class Solver:
             self._view = self.cache.view()
         return self._view
 
-    def sweep(self, chosen: Ints, mean: Floats = NO_MEAN) -> Sweep:
+    def sweep(self, chosen: Ints, mean: Floats = NO_MEAN) -> SweepResult:
         """Sweep once over the chosen groups, or slots where no slack is shared; fill `mean` with the average w."""
         view = self._arrays()
         active, order = np.empty(len(chosen), dtype=np.int64), shuffle_runs(chosen, self.random)
@@ -366,7 +366,7 @@ class Solver:
             found = sweep_shared(*columns, *groups, order, self.w, self.v, active, mean)
         gain, loss, n_active = found
         self.updates += len(chosen)
-        return Sweep(gain, self.prior.penalty(self.w) + loss, active[:n_active])
+        return SweepResult(gain, self.prior.penalty(self.w) + loss, active[:n_active])
 
     def dual_objective(self) -> float:
         """Return D(α) at the current v, which is free of accumulated rounding only after `bound`."""

@@ -11,7 +11,7 @@ from distdual import SVC, SVR
 from distdual.certificate.bounds import ShardLoss, upper_bound
 from distdual.certificate.check_shard import check_shard
 from distdual.certificate.rebuild import Support
-from distdual.certificate.verify import dual_of
+from distdual.certificate.verify import dual_value
 from distdual.data.in_memory import in_memory
 from distdual.data.storage.location import Location
 from distdual.model.dual import Dual
@@ -74,7 +74,7 @@ def bounds(case: Case, w: Any, alpha: Any) -> tuple[float, float]:
     v[slice(None) if found.v.at is None else found.v.at] += found.v.values
     losses = [ShardLoss(0, 0, found.loss, True, *found.error)]
     upper = upper_bound(w, 0, losses, C=case.C, n_shards=1, prior=Prior(width))
-    return dual_of(model, [found], v).low, upper.high
+    return dual_value(model, [found], v).low, upper.high
 
 
 @pytest.mark.parametrize("seed", range(CASES))

@@ -19,7 +19,7 @@ from distdual.cluster.dask_tasks import (
 from distdual.data.in_memory import in_memory
 from distdual.model.dual import Dual
 from distdual.problems.base import Keys
-from distdual.scan.scan import Scan, Source
+from distdual.scan.scan import DatasetRef, Scan
 from tests.build import examples
 
 MB = 1 << 20
@@ -58,7 +58,7 @@ def test_a_task_holds_neighbours_of_one_bundle_at_one_version():
 
 
 def test_what_travels_together_is_small_and_of_one_version():
-    source = Source.__new__(Source)
+    source = DatasetRef.__new__(DatasetRef)
     n = BATCH_BYTES // 8 // 3
     asked = [scan(shard, shard % 2, known=n) for shard in range(10)]
     found = list(batches(scan_tasks(asked, bundle=1, most=1), source))
@@ -71,7 +71,7 @@ def test_support_constraints_are_counted_among_what_travels():
     n = BATCH_BYTES // 16
     support = Support(Dual(np.zeros(n, dtype=np.int64), Keys.none(0), np.zeros(n), np.zeros(0)), None)
     tasks = [Task("check", 0, None, [shard], [(shard, 1.0, support)]) for shard in range(3)]
-    assert [len(batch) for batch in batches(tasks, Source.__new__(Source))] == [1, 1, 1]
+    assert [len(batch) for batch in batches(tasks, DatasetRef.__new__(DatasetRef))] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(("seconds", "most"), [(0.0, 16), (0.17, 8), (5.0, 1)])

@@ -26,7 +26,7 @@ from distdual.kernels.rows import CsrRows, DenseRows, ReferredRows
 from distdual.problems.binary import Binary
 from distdual.problems.latent.base import Completed
 from distdual.problems.multiclass import Multiclass
-from distdual.scan.scan import Scan, Source, load_and_scan
+from distdual.scan.scan import DatasetRef, Scan, load_and_scan
 from distdual.testing import assert_same_constraints
 from tests.build import CLASSES, examples, write
 from tests.processes import wait_until
@@ -105,7 +105,7 @@ def scans(dataset, version=0):
 
 def expected(dataset, w, version=0, problem=PROBLEM):
     """What one thread finds, shard by shard."""
-    source = Source.of(dataset)
+    source = DatasetRef.of(dataset)
     return [load_and_scan(source, problem, w, scan) for scan in scans(dataset, version)]
 
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from distdual.cluster.liveness import Watch
+from distdual.cluster.liveness import SignsOfLife
 from distdual.config import ClusterConfig
 from distdual.errors import ClusterError
 
 LIMITS = ClusterConfig(patience=30.0, silence=10.0, scan_timeout=100.0)
 
 
-def watch() -> Watch:
-    return Watch(LIMITS, answered=0.0, manned=0.0, progress=0.0)
+def watch() -> SignsOfLife:
+    return SignsOfLife(LIMITS, answered=0.0, manned=0.0, progress=0.0)
 
 
 def test_workers_that_come_and_go_are_told_once():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distdual.coordinator.flow import Begin, Facts, Flight, Flow, Publish, Start, ahead
+from distdual.coordinator.flow import BeginPass, Facts, Flight, Flow, PublishWeights, StartScan, ahead
 from distdual.coordinator.schedule import Cause, Limits, Pass, Piece, Progress, Stop, cut_pieces
 from distdual.problems.base import Constraints, Keys
 from distdual.scan.scan import Scan, ShardReport
@@ -59,18 +59,18 @@ class World:
         while (step := self.flow.feed(self.facts())) is not None:
             if isinstance(step, Stop):
                 return step
-            if isinstance(step, Begin):
+            if isinstance(step, BeginPass):
                 pieces = cut_pieces(step.plan, self.slots, EXAMPLE)
                 self.flow.began(step, EXAMPLE, W, pieces)
                 self.passes.append((self.flow.flights[-1], []))
-            elif isinstance(step, Publish):
+            elif isinstance(step, PublishWeights):
                 self.flow.published(step.flight, self.version)
                 self.version += 1
             else:
                 self.start(step)
         return None
 
-    def start(self, step: Start) -> None:
+    def start(self, step: StartScan) -> None:
         piece = step.piece
         scan = Scan(piece.shard, step.version, NONE, piece.begin, piece.end, ticket=step.ticket)
         self.flow.started(step, scan)
@@ -137,7 +137,7 @@ def test_whatever_arrives_when_every_pass_scans_each_example_once_and_no_scan_is
 def test_nothing_begins_while_every_slot_has_work():
     flow = flow_of()
     assert flow.feed(facts(slots=2, pending=4)) is None
-    assert isinstance(flow.feed(facts(slots=2, pending=3)), Begin)
+    assert isinstance(flow.feed(facts(slots=2, pending=3)), BeginPass)
 
 
 def test_a_slot_gets_as_many_scans_as_last_while_the_coordinator_is_busy():
@@ -150,7 +150,7 @@ def test_a_slot_gets_as_many_scans_as_last_while_the_coordinator_is_busy():
 
 
 def begun(flow: Flow, plan: Pass = PLAN, n: int = 3) -> Flight:
-    flow.began(Begin(plan, fills=False), EXAMPLE, W, [Piece(0, k, k + 1) for k in range(n)])
+    flow.began(BeginPass(plan, fills=False), EXAMPLE, W, [Piece(0, k, k + 1) for k in range(n)])
     return flow.flights[-1]
 
 
@@ -159,30 +159,30 @@ def test_scans_start_at_the_newest_weights_that_staleness_allows():
     flight = begun(flow)
     for version in range(3):
         step = flow.feed(facts(version=version))
-        if version < 3 and isinstance(step, Publish):
+        if version < 3 and isinstance(step, PublishWeights):
             flow.published(flight, version)
             step = flow.feed(facts(version=version + 1))
-        assert isinstance(step, Start)
+        assert isinstance(step, StartScan)
         assert step.version == min(version, 2)
         flow.started(step, Scan(0, step.version, NONE, 0, 1, ticket=step.ticket))
         flow.inserted(effort=np.inf)
     assert [scan.version for scan in flight.asked.values()] == [0, 1, 2]
     flight.left.append(Piece(0, 3, 4))
     step = flow.feed(facts(version=3))
-    assert isinstance(step, Start)  # another version would make the first scan three versions old
+    assert isinstance(step, StartScan)  # another version would make the first scan three versions old
     assert step.version == 2
 
 
 def test_scans_of_a_pass_that_certifies_wait_for_its_own_weights_and_share_them():
     flow = flow_of()
     flight = begun(flow, replace(PLAN, certify=True))
-    assert flow.feed(facts(version=4)) == Publish(flight)
+    assert flow.feed(facts(version=4)) == PublishWeights(flight)
     flow.published(flight, 4)
     assert not flow.settled
     for _ in range(3):
         flow.inserted(effort=np.inf)  # newer weights there are, but this pass does not use them
         step = flow.feed(facts(version=9))
-        assert isinstance(step, Start)
+        assert isinstance(step, StartScan)
         assert step.version == 4
         flow.started(step, Scan(0, 4, NONE, 0, 1, ticket=step.ticket))
 
@@ -193,14 +193,14 @@ def test_while_the_ascent_prepares_a_certificate_passes_fill_the_time():
     flow.resume(3, None, W)
     flow.passed(PLAN, 0.1, 1e-3, effort=np.inf)
     step = flow.feed(facts(near))
-    assert isinstance(step, Begin)
+    assert isinstance(step, BeginPass)
     assert step.fills
     assert not step.plan.certify
-    assert isinstance(flow.feed(facts(replace(near, n_filled=2))), Begin)
+    assert isinstance(flow.feed(facts(replace(near, n_filled=2))), BeginPass)
     assert flow.feed(facts(replace(near, n_filled=3))) is None  # half of max_passes
     flow.climbed(0.0, 0)
     step = flow.feed(facts(near))
-    assert isinstance(step, Begin)
+    assert isinstance(step, BeginPass)
     assert step.plan.certify
 
 
@@ -208,17 +208,17 @@ def test_the_next_pass_waits_for_the_last_report_where_passes_do_not_overlap():
     for flow, plan in ((flow_of(overlap=False), PLAN), (flow_of(), replace(PLAN, overlap=False))):
         flight = begun(flow, plan, n=1)
         step = flow.feed(facts(version=0))
-        assert step == Publish(flight)
+        assert step == PublishWeights(flight)
         flow.published(flight, 0)
         step = flow.feed(facts(version=1))
-        assert isinstance(step, Start)
+        assert isinstance(step, StartScan)
         flow.started(step, Scan(0, 0, NONE, 0, 1, ticket=1))
         assert flow.feed(facts(version=1)) is None
         flight.take([report_of(Scan(0, 0, NONE, 0, 1, ticket=1))], 2.0)
         assert flight.complete
         assert flight.new == 1.0
         flow.landed(flight)
-        assert isinstance(flow.feed(facts(version=1)), Begin)
+        assert isinstance(flow.feed(facts(version=1)), BeginPass)
 
 
 def test_the_ascent_rests_at_its_goal_or_after_enough_effort():
@@ -250,7 +250,7 @@ def test_a_suspended_pass_has_the_pieces_whose_reports_are_missing():
     flow.published(flight, 0)
     for _ in range(2):
         step = flow.feed(facts(version=1))
-        assert isinstance(step, Start)
+        assert isinstance(step, StartScan)
         flow.started(step, Scan(0, 0, NONE, step.piece.begin, step.piece.end, ticket=step.ticket))
     flight.take([report_of(flight.asked[1])], 1.0)
     underway = flow.suspended()

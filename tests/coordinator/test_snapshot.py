@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from distdual.cluster.threads import InlineExecutor
 from distdual.config import SolverConfig
-from distdual.coordinator.checkpoint import ARRAYS, contents
+from distdual.coordinator.checkpoint import ARRAYS, checkpoint_objects
 from distdual.coordinator.outcome import Outcome
-from distdual.coordinator.snapshot import State, pack, restore, with_infinity, without_infinity
+from distdual.coordinator.snapshot import State, restore, snapshot_of, with_infinity, without_infinity
 from distdual.coordinator.trainer import Trainer
 from distdual.data.in_memory import MemoryDataset
 from distdual.data.shard import Shard
@@ -60,7 +60,7 @@ def data(sparse: bool, classes: int, n: int = 120) -> MemoryDataset:
 
 def stored(state: State, ledger: bytes) -> tuple[State, bytes]:
     """As it comes back from a checkpoint's files."""
-    files = dict(contents(state, ledger))
+    files = dict(checkpoint_objects(state, ledger))
     arrays = [unzip(files[f"{name}.npz"]) for name in ARRAYS]
     return State(*arrays, json.loads(files["state.json"])), files.get("ledger.bin", b"")
 
@@ -101,7 +101,7 @@ def test_a_restored_run_ends_as_if_nothing_had_happened(
         return Trainer(problem, dataset, executor, config, lambda _: None, made, notes, between=between)
 
     def keep(run: Trainer) -> None:
-        kept.append(stored(pack(run), run.partition.ledger.since(0)))
+        kept.append(stored(snapshot_of(run), run.partition.ledger.since(0)))
 
     try:
         whole = trainer("whole", keep).run()
@@ -124,7 +124,7 @@ def kept_while_training(dataset: MemoryDataset) -> tuple[list[State], Trainer]:
         return Trainer(problem, dataset, executor, SolverConfig(), lambda _: None, between=between)
 
     executor = InlineExecutor(dataset, problem)
-    trainer(lambda run: kept.append(stored(pack(run), b"")[0])).run()
+    trainer(lambda run: kept.append(stored(snapshot_of(run), b"")[0])).run()
     executor.close()
     return kept, trainer(lambda _: None)
 

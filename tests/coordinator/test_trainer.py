@@ -10,7 +10,7 @@ from distdual.cluster.open_executor import open_executor
 from distdual.cluster.threads import InlineExecutor
 from distdual.config import ClusterConfig, LocalCluster, SolverConfig
 from distdual.coordinator import schedule
-from distdual.coordinator.async_trainer import MODES
+from distdual.coordinator.async_trainer import TRAINERS
 from distdual.coordinator.outcome import Outcome
 from distdual.coordinator.schedule import PIECE_WORK
 from distdual.coordinator.trainer import Trainer
@@ -39,7 +39,7 @@ def run(dataset: Dataset, problem: Binary, *, interrupted: Any = lambda: False, 
     executor = InlineExecutor(dataset, problem)
     config = SolverConfig(**{"gap": 1e-3, **options})
     try:
-        return MODES[config.mode](problem, dataset, executor, config, lambda _: None, interrupted=interrupted).run()
+        return TRAINERS[config.mode](problem, dataset, executor, config, lambda _: None, interrupted=interrupted).run()
     finally:
         executor.close()
 

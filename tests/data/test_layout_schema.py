@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from distdual.data.dataset import open_dataset
 from distdual.data.layout import ATTRIBUTES, Layout
-from distdual.data.layout_schema import ATTRIBUTES as SCHEMA
+from distdual.data.layout_schema import LAYOUT_RULE as SCHEMA
 from distdual.data.layout_schema import check_layout
 from distdual.data.storage.location import Location
 from distdual.data.zarr_description import DamagedError

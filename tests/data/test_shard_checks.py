@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distdual.data.layout import Layout
-from distdual.data.shard_checks import all_finite, are_columns, check_shard
+from distdual.data.shard_checks import are_columns, bits_are_finite, check_shard_arrays
 from distdual.errors import InputError
 from tests.build import compiling
 
@@ -34,8 +34,8 @@ def arrays(**more: Any) -> dict[str, Any]:
 
 
 def test_a_sound_shard_passes():
-    check_shard("here", layout(), arrays())
-    check_shard("here", layout(), arrays(indices=np.array([5, 0, 4, 2, 1], dtype=np.int32)))  # in any order
+    check_shard_arrays("here", layout(), arrays())
+    check_shard_arrays("here", layout(), arrays(indices=np.array([5, 0, 4, 2, 1], dtype=np.int32)))  # in any order
 
 
 @pytest.mark.parametrize(
@@ -59,29 +59,29 @@ def test_a_sound_shard_passes():
 )
 def test_what_points_outside_or_is_no_number_is_named(change, words):
     with pytest.raises(InputError, match=f"^here, array {words}" if words[0] == "'" else words):
-        check_shard("here", layout(), arrays(**change))
+        check_shard_arrays("here", layout(), arrays(**change))
 
 
 @pytest.mark.parametrize("tokens", [[0, 3], [0, 0, 3], [1, 3], [0, 2], [0, 4, 3]])
 def test_sequences_must_cover_all_tokens(tokens):
     given_arrays, ragged = arrays(tokens=np.array(tokens)), layout(ragged=True, columns=())
     if tokens == [0, 3]:
-        check_shard("here", ragged, given_arrays)
+        check_shard_arrays("here", ragged, given_arrays)
         return
     with pytest.raises(InputError, match="'tokens': must rise from 0 to 3, in runs of at least one each"):
-        check_shard("here", ragged, given_arrays)
+        check_shard_arrays("here", ragged, given_arrays)
 
 
 def test_dense_features_and_targets_must_be_finite():
     told = layout(sparse=False, labels=(), columns=())
     x, y = np.ones((3, 2), dtype=np.float32), np.zeros(3)
-    check_shard("here", told, {"x": x, "y": y})
+    check_shard_arrays("here", told, {"x": x, "y": y})
     for bad in (np.nan, np.inf, -np.inf):
         with pytest.raises(InputError, match="'y': a target is NaN or infinite"):
-            check_shard("here", told, {"x": x, "y": np.array([0.0, bad, 1.0])})
+            check_shard_arrays("here", told, {"x": x, "y": np.array([0.0, bad, 1.0])})
         x[1, 1] = bad
         with pytest.raises(InputError, match="'x': a feature of row 1 is NaN or infinite"):
-            check_shard("here", told, {"x": x, "y": y})
+            check_shard_arrays("here", told, {"x": x, "y": y})
         x[1, 1] = 1.0
 
 
@@ -102,4 +102,4 @@ def test_columns_are_found_sound_exactly_where_each_row_ascends_within_the_width
 @given(st.lists(st.floats(width=32), max_size=20))
 def test_only_finite_numbers_are_finite(values):
     bits = np.array(values, dtype=np.float32).view(np.int32)
-    assert all_finite(bits) == bool(np.isfinite(values).all())
+    assert bits_are_finite(bits) == bool(np.isfinite(values).all())

@@ -16,7 +16,7 @@ from distributed import Client
 import distdual
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
-from distdual.jobs.submit import LOST, submit
+from distdual.jobs.submit import LOST_JOB, submit
 from distdual.model.io import load_model
 from tests.build import examples, write
 from tests.jobs.test_submit import ENDLESS, HARD, checkpoint_of, config, kill_coordinator, left_behind, pid_of
@@ -90,7 +90,7 @@ def test_a_job_that_kills_every_worker_fails_and_can_be_resumed(client: Client, 
         wait_until(lambda n=attempt: job.record().attempt == n, "an attempt")
         wait_until(lambda: checkpoint_of(model), "a checkpoint")
         kill_coordinator(client, job)
-    assert job.wait(60).sentence == LOST
+    assert job.wait(60).sentence == LOST_JOB
     with pytest.raises(RuntimeError, match="submit it again with --resume"):
         job.result()
     saved = checkpoint_of(model)

@@ -17,7 +17,7 @@ from distdual.data.storage.location import Location
 from distdual.errors import InputError, Suspended
 from distdual.jobs import coordinator_task as coordinate
 from distdual.jobs.job_record import TASK, Record, read, save
-from distdual.jobs.submit import LOST, Job, anywhere, check_conflicts, submit
+from distdual.jobs.submit import LOST_JOB, Job, anywhere, check_conflicts, submit
 from distdual.model.io import load_model
 from tests.build import examples, write
 from tests.processes import dask_cluster, wait_until
@@ -275,7 +275,7 @@ def test_a_worker_that_was_given_up_writes_nothing_more(threads: Client, data: s
     wait_until(lambda: job.task_state() is None, "the end of the first")
     assert read(threads, job.id) == newer
     assert checkpoint_of(tmp_path / "model") is None
-    assert job.record().sentence == LOST  # as nobody else runs it here
+    assert job.record().sentence == LOST_JOB  # as nobody else runs it here
 
 
 def test_paths_are_made_absolute_and_the_cluster_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

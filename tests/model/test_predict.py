@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from distdual.coordinator.run import train
-from distdual.data.prediction_files import check_output, write_rows
+from distdual.data.prediction_files import check_file_name, write_rows
 from distdual.data.prepare.api import prepare_arrays
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
@@ -124,7 +124,7 @@ def test_a_file_in_the_root_folder_lands_there() -> None:
 @pytest.mark.parametrize("name", ["labels.json", "labels", "txt"])
 def test_other_endings_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"\.txt or \.npy"):
-        check_output(str(tmp_path / name))
+        check_file_name(str(tmp_path / name))
     assert not list(tmp_path.iterdir())
 
 

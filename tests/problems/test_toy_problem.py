@@ -123,4 +123,4 @@ def test_a_class_that_is_no_whole_problem_is_refused(capsys, change, words):
 
 def test_an_unknown_problem_is_refused_with_the_names_of_those_there_are(capsys):
     ran = call(capsys, "prepare", "source.txt", "data", "--problem", "toys")
-    assert_refused(ran, "problem must be one of binary, ", "package.module:Class, got 'toys'")
+    assert_refused(ran, "problem must be one of 'binary', ", "'package.module:Class', got 'toys'")

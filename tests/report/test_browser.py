@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from distdual.report.live import Dashboard
-from distdual.report.page import Run, page
+from distdual.report.page import RunView, page
 from distdual.report.run_log import About
 from tests.report.sample import asynchronous, round_of
 
@@ -102,7 +102,7 @@ def assert_readable(browser: Any, width: int, *, dark: bool) -> dict[str, Any]:
 @pytest.mark.parametrize("width", [1280, 400])
 def test_the_report_is_readable(width: int, dark: bool, browser: Any, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    file.write_text(page(Run(OLD, "a run " * 20, CERTIFICATE, 0.1)), encoding="utf-8")
+    file.write_text(page(RunView(OLD, "a run " * 20, CERTIFICATE, 0.1)), encoding="utf-8")
     show(browser, file.as_uri(), width, dark=dark)
     found = assert_readable(browser, width, dark=dark)
     assert "Workers" not in found["titles"]
@@ -187,7 +187,7 @@ def test_tooltips_show_the_values_under_the_pointer(browser: Any, tmp_path: Path
     from selenium.webdriver.common.by import By
 
     file = tmp_path / "page.html"
-    file.write_text(page(Run(asynchronous(), "a run", None, 1e-3)), encoding="utf-8")
+    file.write_text(page(RunView(asynchronous(), "a run", None, 1e-3)), encoding="utf-8")
     show(browser, file.as_uri())
     tips = {}
     for figure in browser.find_elements(By.CSS_SELECTOR, "figure"):
@@ -212,7 +212,7 @@ def test_tooltips_show_the_values_under_the_pointer(browser: Any, tmp_path: Path
 def test_a_screenshot_has_both_curves(browser: Any, tmp_path: Path) -> None:
     from matplotlib.image import imread
 
-    (tmp_path / "page.html").write_text(page(Run(OLD, "a run")), encoding="utf-8")
+    (tmp_path / "page.html").write_text(page(RunView(OLD, "a run")), encoding="utf-8")
     show(browser, (tmp_path / "page.html").as_uri())
     shot = tmp_path / "shot.png"
     assert browser.save_screenshot(str(shot))

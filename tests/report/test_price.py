@@ -3,8 +3,8 @@
 import pytest
 
 from distdual.errors import InputError
-from distdual.report.page import Run, content
-from distdual.report.price import DEFAULT, Price, parse_price, reading
+from distdual.report.page import RunView, content
+from distdual.report.price import DEFAULT, Price, parse_price, reading_text
 from tests.report.sample import line
 
 READ = {"passes": 4, "bytes_read": 8_000_000_000, "gets": 6000}
@@ -22,11 +22,11 @@ def test_prices_that_are_none_are_refused(text: str) -> None:
 
 
 def test_reading_is_told_as_a_multiple_of_the_data_set() -> None:
-    assert reading(READ, 2e9) == "8 GB = 4.0 × 2 GB in 4 passes, 6,000 GETs"
-    assert reading(READ, price=Price(0.5, 1.0)) == "8 GB in 4 passes, 6,000 GETs, cost 10"
+    assert reading_text(READ, 2e9) == "8 GB = 4.0 × 2 GB in 4 passes, 6,000 GETs"
+    assert reading_text(READ, price=Price(0.5, 1.0)) == "8 GB in 4 passes, 6,000 GETs, cost 10"
 
 
 def test_the_ledger_of_a_page_tells_what_reading_cost() -> None:
-    run = Run([line(1.0, 2.0, **READ)], "run", price=Price(0.5, 1.0))
+    run = RunView([line(1.0, 2.0, **READ)], "run", price=Price(0.5, 1.0))
     assert "<td>8 GB in 4 passes, 6,000 GETs, cost 10</td>" in content(run)
-    assert "<th>reading</th>" not in content(Run([line(1.0, 2.0)], "old log"))
+    assert "<th>reading</th>" not in content(RunView([line(1.0, 2.0)], "old log"))

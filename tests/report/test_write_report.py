@@ -27,7 +27,7 @@ from distdual.report.log_reader import (
     timeline,
     workers,
 )
-from distdual.report.page import MOST_EVENTS, MOST_WORKERS, Run, page
+from distdual.report.page import MOST_EVENTS, MOST_WORKERS, RunView, page
 from distdual.report.svg_charts import Series, line_chart, linear_axis, log_axis
 from distdual.report.write_report import write_report
 from tests.build import examples
@@ -106,7 +106,7 @@ def test_workers_and_staleness_are_summed_over_rounds() -> None:
     ]
     assert staleness(lines) == [4, 1, 2]
     assert workers(lines) == [("a", 1, 1.0), ("b", 15, 0.75)]
-    text = page(Run(lines, "a run"))
+    text = page(RunView(lines, "a run"))
     assert "Staleness" in text
     assert "Workers" in text
     assert json.dumps("b\n15 examples\nbusy 75 %\nexamples per second 20")[1:-1] in text
@@ -126,14 +126,14 @@ def test_condensed_lines_keep_all_sums_and_events() -> None:
 
 
 def test_missing_series_have_no_chart() -> None:
-    text = page(Run([line(0.0, None), {**line(1.0, 2.0), "staleness": [], "workers": {}}], "an old run"))
+    text = page(RunView([line(0.0, None), {**line(1.0, 2.0), "staleness": [], "workers": {}}], "an old run"))
     assert "Staleness" not in text
     assert "Workers" not in text
 
 
 def test_many_workers_and_events_are_truncated_with_a_note() -> None:
     busy = {f"w{at}": [at, 1.0] for at in range(1, 100)}
-    text = page(Run([{**line(1.0, 2.0), "workers": busy, "events": [f"event {at}" for at in range(500)]}], "a run"))
+    text = page(RunView([{**line(1.0, 2.0), "workers": busy, "events": [f"event {at}" for at in range(500)]}], "a run"))
     assert f"the slowest {MOST_WORKERS} of 99 workers" in text
     assert "w24" in text
     assert "w25" not in text
@@ -145,12 +145,12 @@ def test_many_workers_and_events_are_truncated_with_a_note() -> None:
 def test_the_state_is_shown_in_words() -> None:
     lines = [line(1.0, 2.0)]
     certificate = {"lower": 1.0, "upper": 2.0, "gap": 0.5, "target": 0.1, "certified": False, "reason": "max_passes"}
-    assert ">not certified: max_passes<" in page(Run(lines, "a", certificate, 0.1))
-    assert ">certified<" in page(Run(lines, "a", {**certificate, "certified": True}, 0.1))
-    assert ">running<" in page(Run(lines, "a", running=True))
-    assert ">ended without a certificate: no disk<" in page(Run(lines, "a", failure="no disk"))
-    assert 'class="state' not in page(Run(lines, "a"))
-    assert "No round has ended yet" in page(Run([], "a", running=True))
+    assert ">not certified: max_passes<" in page(RunView(lines, "a", certificate, 0.1))
+    assert ">certified<" in page(RunView(lines, "a", {**certificate, "certified": True}, 0.1))
+    assert ">running<" in page(RunView(lines, "a", running=True))
+    assert ">ended without a certificate: no disk<" in page(RunView(lines, "a", failure="no disk"))
+    assert 'class="state' not in page(RunView(lines, "a"))
+    assert "No round has ended yet" in page(RunView([], "a", running=True))
 
 
 def test_bounds_that_get_worse_belong_to_another_problem() -> None:
@@ -161,7 +161,7 @@ def test_bounds_that_get_worse_belong_to_another_problem() -> None:
 
 
 def test_without_a_proven_upper_bound_the_page_says_so_instead_of_drawing() -> None:
-    text = page(Run([line(0.0, None), line(1.0, None)], "a run"))
+    text = page(RunView([line(0.0, None), line(1.0, None)], "a run"))
     assert "no proven values to draw yet" in text
     assert "no proven upper bound" in text
 
@@ -225,7 +225,7 @@ def test_the_page_is_complete_and_well_formed(run: Path) -> None:
 
 
 def test_names_are_escaped(run: Path) -> None:
-    assert "<b>&" not in page(Run(read_log(run / "run.jsonl"), "<b>& run"))
+    assert "<b>&" not in page(RunView(read_log(run / "run.jsonl"), "<b>& run"))
 
 
 def test_a_log_alone_suffices_and_an_incomplete_last_line_is_ignored(run: Path, tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_without_matplotlib_the_page_alone_is_written(
 def test_the_page_counts_passes_as_the_certificate_does(run: Path) -> None:
     certificate = json.loads((run / "model" / "certificate.json").read_text())
     lines = read_log(run / "run.jsonl")
-    assert f">{certificate['passes']:,}<" in page(Run(lines, "a", certificate, certificate["target"]))
+    assert f">{certificate['passes']:,}<" in page(RunView(lines, "a", certificate, certificate["target"]))
     assert lines[-1]["totals"]["passes"] == certificate["passes"]
 
 
@@ -319,6 +319,6 @@ def test_a_long_run_makes_a_page_of_bounded_size() -> None:
         {**line(float(value), 20_000.0 + 1 / (at + 1), oracle_calls=at, wait_seconds=at), "seconds": float(at)}
         for at, value in enumerate(lower)
     ]
-    text = page(Run(lines, "long"))
+    text = page(RunView(lines, "long"))
     assert len(text) < 120_000
     assert math.isfinite(closing(lines).lower[-1] or 0.0)

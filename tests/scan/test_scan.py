@@ -18,7 +18,7 @@ from distdual.problems.binary import Binary
 from distdual.problems.chain.problem import Chain
 from distdual.problems.constraint_hash import identities, mix_identities
 from distdual.problems.multiclass import Multiclass
-from distdual.scan.scan import Scan, Source, load_and_scan, scan_shard, wants_lean
+from distdual.scan.scan import DatasetRef, Scan, load_and_scan, scan_shard, wants_lean
 from distdual.scan.shard_reader import Loaded, load_shard, made_lean
 from distdual.scan.slack import EXAMPLE, SHARD, Slack
 from distdual.testing import assert_same_constraints
@@ -118,7 +118,7 @@ def test_a_bad_feature_is_an_error_that_names_shard_and_row(sparse, value):
 @shards
 def test_reading_and_scanning_at_once_is_the_same_as_one_after_the_other(sparse, tmp_path):
     dataset = open_dataset(write(tmp_path / "set", MADE, sparse=sparse, n_shards=3))
-    source = Source.of(dataset)
+    source = DatasetRef.of(dataset)
     for number in range(dataset.n_shards):
         task = Scan(number, 0, NOTHING)
         kept = scan_shard(PROBLEM, load_shard(source, number), W, task)
@@ -131,7 +131,7 @@ def test_reading_and_scanning_at_once_is_the_same_as_one_after_the_other(sparse,
 def test_a_data_set_that_changed_under_the_run_is_not_read(tmp_path):
     location = write(tmp_path / "set", MADE)
     with pytest.raises(InputError, match="has changed since the run began"):
-        load_shard(Source(location, "0123", 1), 0)
+        load_shard(DatasetRef(location, "0123", 1), 0)
 
 
 constraint_names = st.lists(

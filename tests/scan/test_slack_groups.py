@@ -15,7 +15,7 @@ from distdual.problems.binary import Binary
 from distdual.problems.constraint_hash import identities
 from distdual.problems.multiclass import Multiclass
 from distdual.scan import slack_groups as groups
-from distdual.scan.group_members_file import pack, unpack
+from distdual.scan.group_members_file import pack_members, unpack_members
 from distdual.scan.scan import Scan, scan_shard
 from distdual.scan.shard_reader import Loaded
 from distdual.scan.slack import ALL, SHARD, Slack
@@ -116,8 +116,8 @@ def test_members_come_back_as_they_were_written_down(seed, ragged):
     members = group_members(
         chosen, Keys(np.concatenate([[0], np.cumsum(lengths)]), values), Slack(int(rng.integers(1, 20)))
     )
-    arrays = np.load(io.BytesIO(pack(members)))
-    found = unpack(arrays)
+    arrays = np.load(io.BytesIO(pack_members(members)))
+    found = unpack_members(arrays)
     for left, right in zip(
         (members.indptr, members.example, *members.keys), (found.indptr, found.example, *found.keys), strict=True
     ):
@@ -126,7 +126,7 @@ def test_members_come_back_as_they_were_written_down(seed, ragged):
 
 def test_members_of_binary_groups_take_one_bit_an_example():
     members = Members(np.array([0, 10_000]), np.arange(10_000), Keys.none(10_000))
-    assert len(pack(members)) < 10_000 / 8 + 1500
+    assert len(pack_members(members)) < 10_000 / 8 + 1500
 
 
 def test_groups_are_named_and_numbered_by_their_first_example():

@@ -6,10 +6,11 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from distdual.config import check_choice
 from distdual.data.data_spec import DataSpec
-from distdual.data.prepare.open_sources import FORMATS, OWN_FORMATS, TABLES, Files, file_sources
+from distdual.data.prepare.open_sources import FORMATS, OWN_FORMATS, TABLE_FORMATS, Files, file_sources
 from distdual.data.prepare.pipeline import Summary, write
-from distdual.data.prepare_options import Options, check_choice
+from distdual.data.prepare_options import Options
 from distdual.data.preprocess.stored import Like, read_like
 from distdual.data.preprocess.table_options import TableOptions
 from distdual.data.sources.arrays import blocks_from_arrays, width_of
@@ -107,7 +108,7 @@ def prepare(
     return written(opened, place, chosen, known)
 
 
-TABLES_HERE = set(TABLES)
+TABLES_HERE = set(TABLE_FORMATS)
 
 
 def prepare_frame(

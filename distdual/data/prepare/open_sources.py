@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
+from distdual.config import check_choice
 from distdual.data.data_spec import DataSpec
-from distdual.data.prepare_options import check_choice
 from distdual.data.sources.base import Source
 from distdual.data.sources.npy import ArrayNames, blocks_from_npy, blocks_from_npz, npz_has, npz_width
 from distdual.data.sources.open_file import open_decompressed
@@ -20,8 +20,17 @@ from distdual.errors import InputError
 from distdual.problems.registry import BUILT_IN
 
 OWN_FORMATS = {cls: cls.data_spec.own_format for cls in BUILT_IN if cls.data_spec.own_format is not None}
-TABLES = tuple(READERS)
-FORMATS = (*TABLES, "svmlight", "svmhmm", "conll", "npz", "npy", "zarr", *(own.name for own in OWN_FORMATS.values()))
+TABLE_FORMATS = tuple(READERS)
+FORMATS = (
+    *TABLE_FORMATS,
+    "svmlight",
+    "svmhmm",
+    "conll",
+    "npz",
+    "npy",
+    "zarr",
+    *(own.name for own in OWN_FORMATS.values()),
+)
 WITH_LABELS = ("npy", "zarr")  # formats whose labels are in files of their own; a Zarr group may hold both
 GUESS_BYTES = 1 << 16
 SVMLIGHT_LINE = re.compile(rb"([+-]?[0-9.][0-9.eE+-]*)?(\s*qid:\d+)?(\s*\d+:\S+)*")

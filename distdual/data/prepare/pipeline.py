@@ -78,7 +78,7 @@ def write_claimed(
         opened.attached, scale=made.scale, texts={**opened.attached.texts, **made.texts}, recipe=made.recipe
     )
     width = Width(options.n_features if there is None else there.n_features)
-    blocks = split(scaled(checked_blocks(sources, width), made), options)
+    blocks = split_test(scale_blocks(checked_blocks(sources, width), made), options)
     first = next(blocks, None)
     if first is None:
         raise InputError(f"{', '.join(source.name for source in sources)}: there are no examples")
@@ -104,7 +104,7 @@ def checked_blocks(sources: Sequence[Source], width: "Width") -> Iterator[NamedB
         for block in source.blocks():
             if not block.n_examples:
                 continue
-            holds = columns_of(block)
+            holds = traits_of(block)
             for found, expected in zip(holds, before, strict=False):
                 if found != expected:
                     raise InputError(f"{source.name} has {found}, but what came before it has {expected}")
@@ -113,7 +113,7 @@ def checked_blocks(sources: Sequence[Source], width: "Width") -> Iterator[NamedB
             yield NamedBlock(source.name, block)
 
 
-def columns_of(block: Block) -> tuple[str, ...]:
+def traits_of(block: Block) -> tuple[str, ...]:
     """Properties, in words, that all blocks of a data set must share."""
     if isinstance(block.x, DenseRows):
         features = f"dense rows of {block.x.width} features"
@@ -155,12 +155,12 @@ class Width:
         return self.wanted or self.found
 
 
-def scaled(blocks: Iterable[NamedBlock], made: Preprocessing) -> Iterator[Block]:
+def scale_blocks(blocks: Iterable[NamedBlock], made: Preprocessing) -> Iterator[Block]:
     for name, block in blocks:
         yield made.scaled(block, name)
 
 
-def split(blocks: Iterable[Block], options: Options) -> Iterator[tuple[Block, ...]]:
+def split_test(blocks: Iterable[Block], options: Options) -> Iterator[tuple[Block, ...]]:
     """Each block as (all,), or as (train, test)."""
     if not options.test_fraction:
         for block in blocks:
@@ -184,7 +184,7 @@ def own_preprocessing(opened: Opened, options: Options) -> Preprocessing:
 def column_factors(sources: Sequence[Source], options: Options) -> Floats:
     """The standard deviation of each column over the training part."""
     spread = ColumnSpread()
-    for pair in split((block for _, block in checked_blocks(sources, Width(options.n_features))), options):
+    for pair in split_test((block for _, block in checked_blocks(sources, Width(options.n_features))), options):
         spread.add(pair[0].x)
     return spread.factors()
 
@@ -192,7 +192,7 @@ def column_factors(sources: Sequence[Source], options: Options) -> Floats:
 # --- where it goes
 
 
-class Part:
+class Output:
     """One of the data sets that are being written, and the shuffle before it."""
 
     def __init__(self, writer: DatasetWriter, shuffler: Shuffler | None) -> None:
@@ -228,7 +228,7 @@ class Part:
 @contextlib.contextmanager
 def open_parts(
     dest: Location, claims: Sequence[Claim], width: Width, options: Options, attached: Attached
-) -> Iterator[list[Part]]:
+) -> Iterator[list[Output]]:
     """One part, or train and test; what was written is deleted if the body fails."""
     several = len(claims) > 1
     with contextlib.ExitStack() as stack:
@@ -240,7 +240,7 @@ def open_parts(
             writer.codes = writers[0].codes  # a label has the same code in both
         if several and not any(writer.replaces for writer in writers):
             dest.write(UNFINISHED, b"")
-        yield [Part(writer, new_shuffler(k, len(writers), options, stack)) for k, writer in enumerate(writers)]
+        yield [Output(writer, new_shuffler(k, len(writers), options, stack)) for k, writer in enumerate(writers)]
 
 
 def clear_interrupted(dest: Location, claims: Sequence[Claim]) -> None:

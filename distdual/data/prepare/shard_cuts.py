@@ -29,7 +29,7 @@ def chunk_lengths(
     for name, column in (runs or {}).items():
         most = max(1, len(column.values))
         whole = last and chunk["example"] >= n_examples
-        chunk[name] = most if whole else max(1, -(-most * chunk["example"] // n_examples), longest_run(column))
+        chunk[name] = most if whole else max(1, -(-most * chunk["example"] // n_examples), most_per_example(column))
     return chunk
 
 
@@ -50,7 +50,7 @@ def row_chunk(x: Features, shard_bytes: int, *, last: bool) -> dict[Axis, int]:
     return {"example": max(1, many), "value": fit}
 
 
-def longest_run(column: Runs) -> int:
+def most_per_example(column: Runs) -> int:
     return int(np.diff(column.indptr).max(initial=0))
 
 

@@ -20,8 +20,8 @@ import numpy as np
 from distdual.errors import InputError
 from distdual.kernels.rows import Ints
 
-KINDS = ("number", "date", "levels", "hash")
-MISSING = ("refuse", "mean", "zero", "indicator")
+COLUMN_KINDS = ("number", "date", "levels", "hash")
+MISSING_RULES = ("refuse", "mean", "zero", "indicator")
 MOST_BITS = 24
 
 
@@ -119,7 +119,7 @@ def column_from(entry: dict[str, Any]) -> Column:
     column = Column(**{**entry, "levels": tuple(entry.get("levels", ()))})
     good = (
         isinstance(column.name, str)
-        and column.kind in KINDS
+        and column.kind in COLUMN_KINDS
         and all(isinstance(level, str) for level in column.levels)
         and isinstance(column.indicator, bool)
         and isinstance(column.bits, int)

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distdual.data.preprocess.columns import Column, Columns
-from distdual.data.preprocess.encode import NO_LEVEL, Place, coded_texts, features_of, floats_of
+from distdual.data.preprocess.encode import NO_LEVEL, RowPlace, coded_texts, feature_numbers, floats_of
 from distdual.data.preprocess.table_options import TableOptions
 from distdual.errors import InputError
 from distdual.kernels.rows import Bools, Floats
 
 MEASURED = ("number", "date")  # the kinds of columns that have means
-Batches = Iterable[tuple[Any, Place]]  # Arrow record batches
+Batches = Iterable[tuple[Any, RowPlace]]  # Arrow record batches
 
 
 class Learnt(NamedTuple):
@@ -88,7 +88,7 @@ def learn(
             if kind in MEASURED:
                 found[name].add(floats_of(name, kind, array, place))
             else:
-                count(found[name], name, array, place, hashes.get(name), options.max_levels)
+                count_levels(found[name], name, array, place, hashes.get(name), options.max_levels)
     made = [learnt_column(name, kind, found[name], options) for name, kind in kinds.items()]
     columns = Columns(tuple(made), options.label, options.weight, options.group)
     parts = [deviations(column, found[column.name]) for column in made]
@@ -96,13 +96,13 @@ def learn(
     return Learnt(columns, np.where(every > 0, every, 1.0))
 
 
-def count(counts: Counts, name: str, array: Any, place: Place, hashed: Column | None, most: int) -> None:
+def count_levels(counts: Counts, name: str, array: Any, place: RowPlace, hashed: Column | None, most: int) -> None:
     coded = coded_texts(name, array, place)
     there = coded.codes[coded.codes != NO_LEVEL]
     counts.n += len(coded.codes)
     counts.n_missing += len(coded.codes) - len(there)
     occurrences = np.bincount(there, minlength=len(coded.values)).tolist()
-    keys = coded.values if hashed is None else features_of(hashed, coded.values).tolist()
+    keys = coded.values if hashed is None else feature_numbers(hashed, coded.values).tolist()
     for key, number in zip(keys, occurrences, strict=True):
         if number:
             counts.counts[key] += number

@@ -23,7 +23,7 @@ from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
 
-FOLDER = "preprocessing"  # of a model
+SUBFOLDER = "preprocessing"  # of a model
 TEXTS = (VOCABULARY, SCALE, COLUMNS)  # the texts of a data set that belong to it
 
 
@@ -85,7 +85,7 @@ RAW = Preprocessing()
 
 def file_of(text: str) -> str:
     """The file of a model folder that holds a text."""
-    return f"{FOLDER}/{text}.{'json' if text == COLUMNS else 'txt'}"
+    return f"{SUBFOLDER}/{text}.{'json' if text == COLUMNS else 'txt'}"
 
 
 def fingerprint_of(scale: str, recipe: Mapping[str, Any], sums: Mapping[str, int]) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from distdual.data.prepare_options import check_choice
-from distdual.data.preprocess.columns import MISSING, MOST_BITS, Columns
+from distdual.config import check_choice
+from distdual.data.preprocess.columns import MISSING_RULES, MOST_BITS, Columns
 from distdual.errors import InputError
 
 MAX_LEVELS = 1000  # an identifier has as many values as rows; few categories have more than this
@@ -51,7 +51,7 @@ class TableOptions:
     """A column of texts with more values than this is refused: it may be an identifier."""
 
     def __post_init__(self) -> None:
-        check_choice("missing", self.missing, MISSING)
+        check_choice("missing", self.missing, MISSING_RULES)
         for name in ("features", "drop", "categorical", "hashed"):
             if isinstance(given := getattr(self, name), str):
                 object.__setattr__(self, name, tuple(given.split(",")))
@@ -71,11 +71,11 @@ class TableOptions:
     def kinds(self, types: Mapping[str, str], where: str) -> dict[str, str]:
         """The columns of features, in order, each a kind of `Column`; `types` are those that the table has."""
         if self.label is None:
-            raise InputError(f"{where}: name the column of labels with --label; the columns are {listed(types)}")
+            raise InputError(f"{where}: name the column of labels with --label; the columns are {first_columns(types)}")
         named = [*self.others.values(), *self.features, *self.drop, *self.categorical, *self.hashed]
         for name in named:
             if name not in types:
-                raise InputError(f"{where}: there is no column {name!r}; the columns are {listed(types)}")
+                raise InputError(f"{where}: there is no column {name!r}; the columns are {first_columns(types)}")
         left_out = {*self.others.values(), *self.drop}
         if "" in types and "" not in {*left_out, *self.features}:
             raise InputError(
@@ -97,7 +97,7 @@ class TableOptions:
         return NUMBER if type_ == BOOLEAN else type_
 
 
-def listed(names: Mapping[str, str]) -> str:
+def first_columns(names: Mapping[str, str]) -> str:
     """The first columns of a table, for messages."""
     first = list(names)[:20]
     return ", ".join(first) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

@@ -18,7 +18,7 @@ from distdual.data.sources.base import Attached, Opened, Source
 from distdual.data.sources.svmlight import whole_lines
 from distdual.data.sources.templates import Templates, templates_from
 from distdual.data.sources.token_features import Sentences, found_features
-from distdual.data.sources.vocabulary import Hashing, Numbering, Vocabulary, count_features, rows_from
+from distdual.data.sources.vocabulary import Hashing, Numbering, Vocabulary, count_features, indicator_rows
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 
@@ -95,7 +95,7 @@ def blocks_from_conll(
 ) -> Iterator[Block]:
     """The sentences of a text file, plain or compressed, local or remote."""
     for some in sentences_of(source, made, block_bytes):
-        x = rows_from(found_features(some, made.expanded), numbering)
+        x = indicator_rows(found_features(some, made.expanded), numbering)
         tags = np.array([tag.decode() for tag in some.columns[TAG_COLUMN]])
         yield Block(x, tags, tokens=some.tokens)
 

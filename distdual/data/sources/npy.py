@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
-from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from distdual.data.shard import Block
@@ -26,7 +25,7 @@ from distdual.data.sources.arrays import Stream, assemble, csr_rows, cuts, dense
 from distdual.data.sources.open_file import BLOCK_BYTES, damage_named, open_decompressed
 from distdual.data.sources.sequences import begins_at, check_bounds, lengths_of, whole_sequences
 from distdual.data.storage.location import Location
-from distdual.data.storage.npy_io import ONE_AT_A_TIME
+from distdual.data.storage.npy_io import ONE_AT_A_TIME, read_header
 from distdual.errors import InputError
 from distdual.kernels.rows import CsrRows, DenseRows, Ints
 
@@ -164,7 +163,7 @@ def declared_width(archive: zipfile.ZipFile, members: Mapping[str, str], source:
         return None
     name = f"{source}: array 'n_features'"
     with archive.open(members["n_features"]) as file:
-        header = read_header(cast(BinaryIO, file), name)
+        header = header_of(cast(BinaryIO, file), name)
         if header.shape != () or header.dtype.kind not in "iu":
             raise InputError(f"{name} must be a single integer")
         width = int(np.frombuffer(read_exactly(cast(BinaryIO, file), header.dtype.itemsize, name), header.dtype)[0])
@@ -175,7 +174,7 @@ def declared_width(archive: zipfile.ZipFile, members: Mapping[str, str], source:
 
 def array_stream(file: BinaryIO, name: str, ndim: int) -> Stream:
     """The array that a file open at its start holds, to be read along its first axis."""
-    header = read_header(file, name)
+    header = header_of(file, name)
     if len(header.shape) != ndim:
         raise InputError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, found {len(header.shape)}")
     if ndim == 2 and header.shape[1] == 0:
@@ -184,12 +183,10 @@ def array_stream(file: BinaryIO, name: str, ndim: int) -> Stream:
     return Stream(name, header.shape[0], (pieces_by_column if by_column else pieces_by_row)(file, header, name))
 
 
-def read_header(file: BinaryIO, name: str) -> Header:
+def header_of(file: BinaryIO, name: str) -> Header:
     try:
-        version = npy_format.read_magic(file)
-        read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
         with ONE_AT_A_TIME:
-            header = Header(*read(file))
+            header = Header(*read_header(file))
     except (ValueError, TypeError) as error:
         raise InputError(f"{name} is not in NumPy's file format ({str(error).splitlines()[0]})") from None
     if header.dtype.hasobject or header.dtype.itemsize == 0:

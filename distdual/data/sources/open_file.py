@@ -31,7 +31,7 @@ def open_source(source: Location) -> Iterator[BinaryIO]:
 def open_decompressed(source: Location) -> Iterator[BinaryIO]:
     """The bytes of a file that may be plain, gzip, bzip2 or xz: its first bytes tell."""
     with open_source(source) as file:
-        first = head(file)
+        first = first_bytes(file)
         opener = next((OPENERS[magic] for magic in OPENERS if first.startswith(magic)), None)
         if opener is None:
             yield file
@@ -57,14 +57,14 @@ def damage_named(source: Location) -> Iterator[None]:
         raise InputError(f"{source}: the compressed file is damaged or cut short")
 
 
-def head(file: BinaryIO, size: int = 6) -> bytes:
+def first_bytes(file: BinaryIO, size: int = 6) -> bytes:
     """The first bytes of a file, which is then at its start again."""
     found = file.read(size)
     file.seek(0)
     return found
 
 
-def pieces_of(source: Location, size: int = BLOCK_BYTES) -> Iterator[bytes]:
+def read_pieces(source: Location, size: int = BLOCK_BYTES) -> Iterator[bytes]:
     """The decompressed bytes of a file, about `size` at a time."""
     with open_decompressed(source) as file:
         while piece := file.read(size):

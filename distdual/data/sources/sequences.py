@@ -20,16 +20,16 @@ class Ragged(NamedTuple):
     tokens: Ints  # (n + 1,) where each sequence begins, and the end of the last
 
 
-class Run(NamedTuple):
+class TokenRun(NamedTuple):
     """Some tokens, each an example of `block`, and where a sequence begins among them."""
 
     block: Block
     begins: Bools
 
 
-def whole_sequences(runs: Iterator[Run], cost: Stream | None = None) -> Iterator[Block]:
+def whole_sequences(runs: Iterator[TokenRun], cost: Stream | None = None) -> Iterator[Block]:
     """Blocks of whole sequences; `cost` has an entry for each. Holds a run and the longest sequence in memory."""
-    held: list[Run] = []
+    held: list[TokenRun] = []
     for run in runs:
         starts = np.flatnonzero(run.begins)
         if len(starts):
@@ -44,11 +44,11 @@ def whole_sequences(runs: Iterator[Run], cost: Stream | None = None) -> Iterator
         cost.check_end()
 
 
-def part_of(run: Run, which: slice) -> Run:
-    return Run(run.block.take(which), run.begins[which])
+def part_of(run: TokenRun, which: slice) -> TokenRun:
+    return TokenRun(run.block.take(which), run.begins[which])
 
 
-def as_sequences(runs: list[Run], cost: Stream | None) -> Block:
+def as_sequences(runs: list[TokenRun], cost: Stream | None) -> Block:
     runs = [run for run in runs if len(run.begins)]
     block = join_blocks([run.block for run in runs])
     tokens = np.append(np.flatnonzero(np.concatenate([run.begins for run in runs])), len(block.y))
@@ -58,14 +58,14 @@ def as_sequences(runs: list[Run], cost: Stream | None) -> Block:
     return block._replace(tokens=tokens, cost=checked_weights(cost.take(len(tokens) - 1), cost.name, first))
 
 
-def begins_at(blocks: Iterator[Block], tokens: Ints) -> Iterator[Run]:
+def begins_at(blocks: Iterator[Block], tokens: Ints) -> Iterator[TokenRun]:
     """Runs of tokens from bounds that are known beforehand."""
     first = 0
     for block in blocks:
         begins = np.zeros(len(block.y), dtype=np.bool_)
         low, high = np.searchsorted(tokens, [first, first + len(begins)])
         begins[tokens[low:high] - first] = True
-        yield Run(block, begins)
+        yield TokenRun(block, begins)
         first += len(begins)
 
 

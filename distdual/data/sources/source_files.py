@@ -12,14 +12,14 @@ PATTERN = re.compile(r"[*?\[]")
 
 def expanded(files: Sequence[Location]) -> list[Location]:
     """The files themselves: patterns such as part-*.csv and folders are replaced by their files, sorted by name."""
-    return [found for file in files for found in (matching(file) if is_pattern(file) else inside(file))]
+    return [found for file in files for found in (glob_files(file) if is_pattern(file) else inside(file))]
 
 
 def is_pattern(place: Location) -> bool:
     return PATTERN.search(place.url) is not None
 
 
-def matching(pattern: Location) -> list[Location]:
+def glob_files(pattern: Location) -> list[Location]:
     fs, path = pattern.filesystem()
     with clear_errors(pattern.url):
         found = [name for name in fs.glob(path) if fs.isfile(name)]

@@ -10,8 +10,8 @@ import numpy as np
 
 from distdual.data.shard import Block
 from distdual.data.sources.open_file import BLOCK_BYTES
-from distdual.data.sources.sequences import Run, whole_sequences
-from distdual.data.sources.svmlight import NO_QID, Parsed, parse, whole_lines
+from distdual.data.sources.sequences import TokenRun, whole_sequences
+from distdual.data.sources.svmlight import NO_QID, Parsed, parse_text, whole_lines
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 
@@ -21,15 +21,15 @@ def blocks_from_svmhmm(source: Location, block_bytes: int = BLOCK_BYTES) -> Iter
     return whole_sequences(read_sequences(source, block_bytes))
 
 
-def read_sequences(source: Location, block_bytes: int) -> Iterator[Run]:
+def read_sequences(source: Location, block_bytes: int) -> Iterator[TokenRun]:
     previous = NO_QID
     for first_line, text in whole_lines(source, block_bytes):
-        parsed = parse(text, str(source), first_line)
+        parsed = parse_text(text, str(source), first_line)
         check_qids(parsed, text, str(source), first_line)
         if len(parsed.qid):
             begins = parsed.qid != np.append(previous, parsed.qid[:-1])
             previous = int(parsed.qid[-1])
-            yield Run(Block(parsed.x, parsed.y), begins)
+            yield TokenRun(Block(parsed.x, parsed.y), begins)
 
 
 def check_qids(parsed: Parsed, text: bytes, name: str, first_line: int) -> None:

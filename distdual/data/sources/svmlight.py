@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.shard import Block
-from distdual.data.sources.open_file import BLOCK_BYTES, pieces_of
+from distdual.data.sources.open_file import BLOCK_BYTES, read_pieces
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.jit import kernel
@@ -62,7 +62,7 @@ def blocks_from_svmlight(source: Location, block_bytes: int = BLOCK_BYTES, *, la
 
 def read_svmlight(source: Location, block_bytes: int = BLOCK_BYTES, *, labelled: bool = True) -> Iterator[Parsed]:
     for first_line, text in whole_lines(source, block_bytes):
-        yield parse(text if labelled else UNLABELLED.sub(b"0 ", text), str(source), first_line)
+        yield parse_text(text if labelled else UNLABELLED.sub(b"0 ", text), str(source), first_line)
 
 
 def has_labels(source: Location) -> bool:
@@ -79,12 +79,12 @@ def whole_lines(source: Location, block_bytes: int) -> Iterator[tuple[int, bytes
     rest: list[bytes] = []
     held = 0
     line = 1
-    for piece in pieces_of(source, block_bytes):
+    for piece in read_pieces(source, block_bytes):
         cut = piece.rfind(b"\n") + 1
         if cut:
             text = b"".join([*rest, piece[:cut]])
             yield line, text
-            line += count(text, NEWLINE)
+            line += count_bytes(text, NEWLINE)
             rest, held = [], 0
         rest.append(piece[cut:])
         held += len(piece) - cut
@@ -94,13 +94,13 @@ def whole_lines(source: Location, block_bytes: int) -> Iterator[tuple[int, bytes
         yield line, b"".join([*rest, b"\n"])
 
 
-def count(text: bytes, byte: int) -> int:
+def count_bytes(text: bytes, byte: int) -> int:
     return int(np.count_nonzero(np.frombuffer(text, dtype=np.uint8) == byte))
 
 
-def parse(text: bytes, name: str, first_line: int) -> Parsed:
+def parse_text(text: bytes, name: str, first_line: int) -> Parsed:
     """Parse whole lines; `name` and `first_line` are for messages only."""
-    most_rows, most_values = count(text, NEWLINE), count(text, COLON)
+    most_rows, most_values = count_bytes(text, NEWLINE), count_bytes(text, COLON)
     indptr: Ints = np.empty(most_rows + 1, dtype=np.int64)
     indices: Int32s = np.empty(most_values, dtype=np.int32)
     values: Singles = np.empty(most_values, dtype=np.float32)

@@ -45,7 +45,7 @@ class TokenView(NamedTuple):
 
     def see(self, text: str) -> str | None:
         """What is seen of `text`; None if there is nothing of that sort."""
-        return CUTS[self.kind](text, self.length) if self.kind in CUTS else PLAIN[self.kind](text)
+        return CUTS[self.kind](text, self.length) if self.kind in CUTS else TEMPLATE_FUNCTIONS[self.kind](text)
 
 
 class Term(NamedTuple):
@@ -70,16 +70,16 @@ def shape(text: str) -> str:
     return "".join(look for look, _ in itertools.groupby(looks))
 
 
-def flag(test: Callable[[str], bool]) -> Callable[[str], str | None]:
+def yes_if(test: Callable[[str], bool]) -> Callable[[str], str | None]:
     return lambda text: "yes" if test(text) else None
 
 
-PLAIN: dict[str, Callable[[str], str | None]] = {
+TEMPLATE_FUNCTIONS: dict[str, Callable[[str], str | None]] = {
     "lower": str.lower,
     "shape": shape,
-    "digit": flag(lambda text: any(c.isdigit() for c in text)),
-    "hyphen": flag(lambda text: "-" in text),
-    "capital": flag(lambda text: text[:1].isupper()),
+    "digit": yes_if(lambda text: any(c.isdigit() for c in text)),
+    "hyphen": yes_if(lambda text: "-" in text),
+    "capital": yes_if(lambda text: text[:1].isupper()),
 }
 CUTS: dict[str, Callable[[str, int], str | None]] = {
     "prefix": lambda text, n: text[:n] if len(text) >= n else None,
@@ -192,8 +192,10 @@ def terms_of(part: str, text: str) -> list[Term]:
 
 
 def views_of(kind: str, first: str, last: str, text: str) -> list[TokenView]:
-    if kind not in PLAIN and kind not in CUTS:
-        raise InputError(f"template {text!r}: unknown view {kind!r}; there are {', '.join([*PLAIN, *CUTS])}")
+    if kind not in TEMPLATE_FUNCTIONS and kind not in CUTS:
+        raise InputError(
+            f"template {text!r}: unknown view {kind!r}; there are {', '.join([*TEMPLATE_FUNCTIONS, *CUTS])}"
+        )
     if (kind in CUTS) != bool(first):
         needed = "needs a length, such as suffix:3" if kind in CUTS else "takes no length"
         raise InputError(f"template {text!r}: {kind} {needed}")

@@ -75,7 +75,7 @@ def count_features(found: Iterable[TokenFeatures], min_count: int) -> Vocabulary
     return Vocabulary([names[k] for k in order])
 
 
-def rows_from(found: Iterable[TokenFeatures], numbering: Numbering) -> CsrRows:
+def indicator_rows(found: Iterable[TokenFeatures], numbering: Numbering) -> CsrRows:
     """A row of ones for each token; features without a number are left out, those with the same one are one."""
     columns = np.sort(np.stack([np.append(numbering.numbers(names), NONE)[at] for names, at in found], axis=1), axis=1)
     keep = columns != NONE

@@ -21,7 +21,7 @@ from distdual.errors import InputError
 
 log = logging.getLogger(__name__)
 
-CRC = 4  # bytes of the checksum at the end of a chunk
+CRC_BYTES = 4  # bytes of the checksum at the end of a chunk
 
 
 class DamagedChunkError(ValueError):
@@ -93,7 +93,7 @@ class Chunks:
         shape = self.layout.chunk_shape(spec)
         dtype = np.dtype(spec.dtype).newbyteorder("<")
         size = int(np.prod(shape)) * dtype.itemsize
-        inner = content[:-CRC]
+        inner = content[:-CRC_BYTES]
         crc = None
         if self.compressed[spec.name]:
             check_crc(content, google_crc32c.extend(0, inner))
@@ -108,7 +108,7 @@ class Chunks:
 
 
 def check_crc(content: Bytes, found: int) -> None:
-    if content[-CRC:].tobytes() != found.to_bytes(CRC, "little"):
+    if content[-CRC_BYTES:].tobytes() != found.to_bytes(CRC_BYTES, "little"):
         raise DamagedChunkError("its checksum differs")
 
 

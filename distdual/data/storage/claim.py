@@ -18,7 +18,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from distdual.data.storage.conditional import ChangedError, head, version_of, write_if
+from distdual.data.storage.conditional import ChangedError, head_object, version_of, write_if
 from distdual.data.storage.location import CLAIM, Location, clear_errors
 from distdual.errors import InputError, Superseded
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 BEAT = 10.0  # seconds between two renewals
 LEASE = 60.0  # seconds without one after which a claim is void: several may fail, or the process be stopped
-TRIES = 5  # at a claim that others take and release at the same moment
+CLAIM_TRIES = 5  # at a claim that others take and release at the same moment
 
 
 class TakenError(InputError):
@@ -72,7 +72,7 @@ class LockedClaim:
                 raise
 
     def _lock(self, owner: str | None) -> int:
-        for _ in range(TRIES):
+        for _ in range(CLAIM_TRIES):
             file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
             try:
                 if not lock(file):
@@ -134,7 +134,7 @@ class LeasedClaim:
         threading.Thread(target=self._keep, name="claim", daemon=True).start()
 
     def _take(self) -> str:
-        for _ in range(TRIES):
+        for _ in range(CLAIM_TRIES):
             version = version_of(self.location, CLAIM)
             if version is not None:
                 self._check_void(parsed(self.location.read(CLAIM)))
@@ -258,7 +258,7 @@ def age_of(location: Location) -> float:
     fs, path = location.filesystem()
     try:
         if location.is_s3:
-            found, _ = location.patiently(CLAIM, lambda: head(fs, f"{path}/{CLAIM}"))
+            found, _ = location.patiently(CLAIM, lambda: head_object(fs, f"{path}/{CLAIM}"))
             date = parsedate_to_datetime(found["ResponseMetadata"]["HTTPHeaders"]["date"])
             return float((date - found["LastModified"]).total_seconds())
         return time.time() - float(fs.modified(f"{path}/{CLAIM}").timestamp())

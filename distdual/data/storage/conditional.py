@@ -27,7 +27,7 @@ def version_of(location: Location, name: str) -> str | None:
     def look() -> str | None:
         try:
             if location.is_s3:
-                return str(head(fs, f"{path}/{name}")["ETag"])
+                return str(head_object(fs, f"{path}/{name}")["ETag"])
             return hashlib.sha256(fs.cat_file(f"{path}/{name}")).hexdigest()
         except FileNotFoundError:
             return None
@@ -96,7 +96,7 @@ def create_local(target: str, content: bytes) -> None:
             os.remove(written)
 
 
-def head(fs: Any, path: str) -> dict[str, Any]:
+def head_object(fs: Any, path: str) -> dict[str, Any]:
     bucket, key, _ = fs.split_path(path)
     found: dict[str, Any] = fs.call_s3("head_object", Bucket=bucket, Key=key)
     return found

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple, Union
 
-from distdual.data.sources.open_file import BLOCK_BYTES, pieces_of
+from distdual.data.sources.open_file import BLOCK_BYTES, read_pieces
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 
@@ -77,7 +77,7 @@ def trees_of(source: Location, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple
 
 def bracket_lines(source: Location, block_bytes: int) -> Iterator[bytes]:
     held = b""
-    for piece in pieces_of(source, block_bytes):
+    for piece in read_pieces(source, block_bytes):
         *lines, held = (held + piece).split(b"\n")
         yield from lines
     if held:

@@ -125,7 +125,7 @@ def write_span(label: int, begin: int, end: int, span: Int32s) -> None:
 
 
 @kernel
-def matching(a: Int32s, b: Int32s) -> int:
+def matching_spans(a: Int32s, b: Int32s) -> int:
     """How many labelled spans two trees share; one that is there twice counts twice if it is in both."""
     taken = np.zeros(len(b), np.bool_)
     count = 0
@@ -198,7 +198,7 @@ def find_losses(
         if n_a < 0 or n_b < 0 or not all_fit(x, tokens[i], tags, rules):
             return c
         if by_span:
-            loss[c] = n_a + n_b - 2 * matching(a[:n_a], b[:n_b])
+            loss[c] = n_a + n_b - 2 * matching_spans(a[:n_a], b[:n_b])
         else:
             loss[c] = 0.0 if same_key(right, found) else 1.0
     return -1

@@ -36,11 +36,11 @@ from distdual.errors import InputError
 from distdual.kernels.rows import Int32s
 from distdual.problems.parsing.brackets import Tree
 
-UNKNOWN = "-UNKNOWN-"  # the tag, or the label, of what the grammar does not know; no rule names it
+UNKNOWN_TAG = "-UNKNOWN-"  # the tag, or the label, of what the grammar does not know; no rule names it
 OUTSIDE = -1  # the first number of a tree that the grammar does not know
 GRAMMAR_FORMAT = 1
 
-KINDS = ("tag", "phrase", "inner")
+SYMBOL_KINDS = ("tag", "phrase", "inner")
 
 Symbol = tuple[str, str]  # one of KINDS, and a name
 UnaryChain = tuple[int, ...]  # symbols from the top to the bottom
@@ -147,7 +147,7 @@ class Grammar:
 
     def spans(self, tree: Tree) -> Iterator[Span]:
         """Label, begin and end of every phrase; tags are no phrases."""
-        unknown, at = self.number_of["tag", UNKNOWN], 0
+        unknown, at = self.number_of["tag", UNKNOWN_TAG], 0
 
         def walk(node: Tree, begin: int) -> Iterator[Span]:
             nonlocal at
@@ -165,7 +165,7 @@ class Grammar:
     def decode(self, codes: Sequence[int], words: Sequence[str]) -> Tree:
         """The tree of a derivation; without one (OUTSIDE), all words below one node of no known label."""
         if codes[0] == OUTSIDE:
-            return Tree(UNKNOWN, tuple(Tree(UNKNOWN, word) for word in words))
+            return Tree(UNKNOWN_TAG, tuple(Tree(UNKNOWN_TAG, word) for word in words))
         done: list[
             tuple[Tree, ...]
         ] = []  # of what is below, the leftmost last: a node, or what an inner node stands for
@@ -247,7 +247,7 @@ class GrammarBuilder:
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
-        self.symbols: set[Symbol] = {("tag", UNKNOWN)}
+        self.symbols: set[Symbol] = {("tag", UNKNOWN_TAG)}
         self.rules: set[tuple[Any, ...]] = set()
 
     def add(self, tree: Tree) -> None:
@@ -256,9 +256,9 @@ class GrammarBuilder:
             self.symbols.update(step[1:])
 
     def finish(self) -> Grammar:
-        names = {kind: [name for its, name in self.symbols if its == kind] for kind in KINDS}
+        names = {kind: [name for its, name in self.symbols if its == kind] for kind in SYMBOL_KINDS}
         names = {kind: sorted(found, key=natural if kind == "tag" else None) for kind, found in names.items()}
-        number = {symbol: k for k, symbol in enumerate((kind, name) for kind in KINDS for name in names[kind])}
+        number = {symbol: k for k, symbol in enumerate((kind, name) for kind in SYMBOL_KINDS for name in names[kind])}
         rules: dict[str, list[tuple[int, ...]]] = {"binary": [], "chain": [], "root": [], "tag": [], "word": []}
         for role, *symbols in self.rules:
             rules[role].append(tuple(number[symbol] for symbol in symbols))
@@ -311,7 +311,7 @@ def check_grammar(grammar: Grammar, text: str) -> None:
         and all(
             len(set(rules)) == len(rules) for rules in (grammar.binary, grammar.chains, grammar.roots, grammar.lexicon)
         )
-        and UNKNOWN in grammar.tags
+        and UNKNOWN_TAG in grammar.tags
         and list(grammar.tags) == sorted(grammar.tags, key=natural)
         and all(0 <= a < n_symbols and 0 <= b < n_symbols and n_tags <= p < n_symbols for a, b, p in grammar.binary)
         and all(len(c) > 1 and min(c) >= 0 and max(c) < n_labels for c in grammar.chains)

@@ -36,7 +36,7 @@ from distdual.problems.parsing.derivation import (
     fill_rows,
     find_losses,
     fits,
-    matching,
+    matching_spans,
     most_spans,
     most_values,
     n_rules,
@@ -318,7 +318,7 @@ def loss_of(spans: Int32s, found: Int32s, n: int, rules: Rules, by_span: bool) -
         return 1.0
     tags, own = np.empty(n, np.int32), np.empty((most_spans(found, rules), 3), np.int32)
     count = read_key(found, n, rules, tags, own)
-    return float(len(spans) + count - 2 * matching(spans, own[:count]))
+    return float(len(spans) + count - 2 * matching_spans(spans, own[:count]))
 
 
 @kernel
@@ -398,7 +398,7 @@ def count_brackets(
         else:
             a = max(0, read_key(tree, n, rules, tags, right))
         b = max(0, read_key(key, n, rules, tags, found))
-        shared = matching(right[:a], found[:b])
+        shared = matching_spans(right[:a], found[:b])
         n_right, n_found, n_shared = n_right + a, n_found + b, n_shared + shared
         n_exact += 1 if shared == a and shared == b and key[0] != OUTSIDE else 0
     return n_right, n_found, n_shared, n_exact

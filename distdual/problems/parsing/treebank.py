@@ -25,7 +25,7 @@ from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import CsrRows
 from distdual.problems.parsing.brackets import Tree, cleaned, trees_of
-from distdual.problems.parsing.grammar import UNKNOWN, Grammar, GrammarBuilder, Reading, read_grammar
+from distdual.problems.parsing.grammar import UNKNOWN_TAG, Grammar, GrammarBuilder, Reading, read_grammar
 
 BLOCK_TREES = 1000
 SUFFIX = 2  # letters that the shape of a word ends with
@@ -86,13 +86,13 @@ def open_treebank(files: Sequence[Location], told: TreeOptions, options: Options
     return Opened([source(file) for file in files], Attached(texts=texts, labels=grammar.tags))
 
 
-EXAMPLE = """\
+SAMPLE_TREES = """\
 (S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (DT a) (NN cat)) (PP (IN with) (NP (DT the) (NN bird)))))
 (S (NP (DT a) (NN bird)) (VP (VBZ sees) (NP (NP (DT the) (NN dog)) (PP (IN with) (NP (DT a) (NN cat))))))
 (S (NP (PRP it)) (VP (VBZ sleeps)))
 """
 BRACKETED = OwnFormat(
-    name="brackets", holds="trees", options=TreeOptions, inherited="grammar", open=open_treebank, example=EXAMPLE
+    name="brackets", holds="trees", options=TreeOptions, inherited="grammar", open=open_treebank, example=SAMPLE_TREES
 )
 
 
@@ -137,8 +137,8 @@ def collect(
 
 
 def check_symbols(tree: Tree, where: str) -> None:
-    if tree.label == UNKNOWN:
-        raise InputError(f"{where}: the label {UNKNOWN} stands for labels that a grammar does not know; rename it")
+    if tree.label == UNKNOWN_TAG:
+        raise InputError(f"{where}: the label {UNKNOWN_TAG} stands for labels that a grammar does not know; rename it")
     for child in tree.children:
         check_symbols(child, where)
 
@@ -199,7 +199,9 @@ def block_of(trees: Sequence[Tree], grammar: Grammar, features: dict[str, int]) 
     found = [feature_of(str(leaf.below), features) for words in leaves for leaf in words]
     indptr = np.concatenate([[0], np.cumsum([number is not None for number in found])])
     indices = np.array([number for number in found if number is not None], dtype=np.int32)
-    tags = [leaf.label if ("tag", leaf.label) in grammar.number_of else UNKNOWN for words in leaves for leaf in words]
+    tags = [
+        leaf.label if ("tag", leaf.label) in grammar.number_of else UNKNOWN_TAG for words in leaves for leaf in words
+    ]
     texts = [" ".join(str(leaf.below) for leaf in words).encode() for words in leaves]
     return Block(
         CsrRows(indptr.astype(np.int64), indices, np.ones(len(indices), dtype=np.float32)),

@@ -122,11 +122,11 @@ class UserProblem(Problem):
             raise InputError(f"{where}: returned {type(found).__name__}, expected Offenders")
         slack, keys = found.slack, found.keys
         if not isinstance(slack, np.ndarray) or slack.dtype != np.float64 or slack.shape != (n,):
-            raise InputError(f"{where}: slack is {described(slack)}, expected {n} numbers of type float64")
+            raise InputError(f"{where}: slack is {shown_array(slack)}, expected {n} numbers of type float64")
         indptr, values = keys
-        if described(indptr) != f"{n + 1} numbers of type int64" or described(values)[-5:] != "int32":
+        if shown_array(indptr) != f"{n + 1} numbers of type int64" or shown_array(values)[-5:] != "int32":
             expected = f"{n + 1} numbers of type int64 and any of type int32"
-            raise InputError(f"{where}: keys are {described(indptr)} and {described(values)}, expected {expected}")
+            raise InputError(f"{where}: keys are {shown_array(indptr)} and {shown_array(values)}, expected {expected}")
         if indptr[0] != 0 or indptr[-1] != len(values) or (np.diff(indptr) < 0).any():
             raise InputError(f"{where}: keys.indptr does not divide the {len(values)} numbers of keys.values")
 
@@ -265,7 +265,7 @@ class UserProblem(Problem):
         return values
 
 
-def described(array: Any) -> str:
+def shown_array(array: Any) -> str:
     if not isinstance(array, np.ndarray) or array.ndim != 1:
         return f"of type {type(array).__name__}"
     return f"{len(array)} numbers of type {array.dtype}"

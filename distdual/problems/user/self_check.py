@@ -17,7 +17,7 @@ from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import DenseRows, Floats, dot
 from distdual.problems.base import Offenders
-from distdual.problems.registry import build, own_class
+from distdual.problems.registry import build_problem, own_class
 from distdual.problems.user.latent import LatentUserProblem
 from distdual.problems.user.problem import UserProblem
 from distdual.problems.user.time_limit import OvertimeError, time_limit
@@ -62,7 +62,7 @@ def check_problem(
         "outputs": check_outputs,
         "loss": check_loss,
         "argmax": check_argmax,
-        "rows": check_rows,
+        "rows": check_row_slacks,
         "kernels": check_kernels,
         "prediction": check_prediction,
         "deterministic": check_deterministic,
@@ -101,7 +101,7 @@ def make_case(cls: type[UserProblem], data: Location | None, settings: Sequence[
         shape = {key: options.pop(key, default) for key, default in DEFAULTS.items()}
         check_sizes(shape)
         shard = shard_for_check(shape["n_features"], len(shape["classes"]))
-    made = build(cls, options, n_features=shape["n_features"], classes=tuple(map(str, shape["classes"])))
+    made = build_problem(cls, options, n_features=shape["n_features"], classes=tuple(map(str, shape["classes"])))
     assert isinstance(made, UserProblem)
     return made, replace(shard, latent=made.draw(shard, 0)) if isinstance(made, LatentUserProblem) else shard
 
@@ -234,7 +234,7 @@ def tolerance(problem: UserProblem, case: Case, y: Any) -> float:
     return EXACT * (1e-6 + abs(float(problem.loss(case.y_true, y))) + float(np.linalg.norm(case.w)) * size)
 
 
-def check_rows(problem: UserProblem, shard: Shard) -> str:
+def check_row_slacks(problem: UserProblem, shard: Shard) -> str:
     for w in weights_for_check(problem):
         found = problem.offenders(w, shard)
         violated = np.flatnonzero(found.slack > 0)

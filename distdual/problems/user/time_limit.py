@@ -18,7 +18,7 @@ class OvertimeError(Exception):
     """The code ran for longer than it may."""
 
 
-class Watch:
+class Deadlines:
     """The blocks that run, by thread, with the time at which each must end."""
 
     def __init__(self) -> None:
@@ -56,4 +56,4 @@ class Watch:
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(OvertimeError))
 
 
-time_limit = Watch().limit
+time_limit = Deadlines().limit

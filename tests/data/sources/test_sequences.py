@@ -12,7 +12,7 @@ from distdual.data.dataset import open_dataset
 from distdual.data.in_memory import sequences_in_memory
 from distdual.data.prepare.api import prepare, prepare_arrays
 from distdual.data.shard import Block, Shard
-from distdual.data.sources.sequences import Run, whole_sequences
+from distdual.data.sources.sequences import TokenRun, whole_sequences
 from distdual.data.sources.svmhmm import blocks_from_svmhmm
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
@@ -232,9 +232,9 @@ def test_a_feature_that_is_no_number_is_named_by_its_sequence(tmp_path):
 
 
 def test_a_sequence_may_span_many_runs():
-    def run(value: float, begins: list[bool]) -> Run:
+    def run(value: float, begins: list[bool]) -> TokenRun:
         n = len(begins)
-        return Run(Block(DenseRows(np.full((n, 1), value, dtype=np.float32)), np.arange(n)), np.array(begins))
+        return TokenRun(Block(DenseRows(np.full((n, 1), value, dtype=np.float32)), np.arange(n)), np.array(begins))
 
     parts = [run(1, [True, False]), run(2, [False]), run(3, [False, True, True]), run(4, [False])]
     found = list(whole_sequences(iter(parts)))

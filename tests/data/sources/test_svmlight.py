@@ -16,7 +16,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from distdual.data.shard import join_blocks
 from distdual.data.sources import svmlight
-from distdual.data.sources.svmlight import MAX_INDEX, NO_QID, blocks_from_svmlight, parse, read_svmlight
+from distdual.data.sources.svmlight import MAX_INDEX, NO_QID, blocks_from_svmlight, parse_text, read_svmlight
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 
@@ -92,7 +92,7 @@ def test_any_fsspec_url_will_do():
 
 def test_comments_blank_lines_windows_line_ends_and_a_missing_last_one(engine):
     text = b"# head\r\n\r\n+1 2:1.5 # note 7:7\r\n\t\n-1\t1:-2  3:.5 \r\n0 # no features\n1 1:5.#\n"
-    x, y, qid = parse(text, "f", 1)
+    x, y, qid = parse_text(text, "f", 1)
     np.testing.assert_array_equal(y, [1, -1, 0, 1])
     np.testing.assert_array_equal(x.indptr, [0, 1, 3, 3, 4])
     np.testing.assert_array_equal(x.indices, [1, 0, 2, 0])
@@ -107,13 +107,13 @@ def test_the_last_line_needs_no_end(tmp_path):
 
 
 def test_query_numbers_come_as_a_column(engine):
-    _, _, qid = parse(b"1 qid:7 1:1\n1 1:1\n1 qid:12 # none\n", "f", 1)
+    _, _, qid = parse_text(b"1 qid:7 1:1\n1 1:1\n1 qid:12 # none\n", "f", 1)
     np.testing.assert_array_equal(qid, [7, NO_QID, 12])
     assert qid.dtype == np.int64
 
 
 def test_the_largest_index_there_is(engine):
-    x, _, _ = parse(f"1 {MAX_INDEX}:1\n".encode(), "f", 1)
+    x, _, _ = parse_text(f"1 {MAX_INDEX}:1\n".encode(), "f", 1)
     np.testing.assert_array_equal(x.indices, [MAX_INDEX - 1])
 
 
@@ -127,7 +127,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize("text", NUMBERS)
 def test_numbers_are_rounded_rightly(engine, text):
-    x, y, _ = parse(f"{text} 1:{text}\n".encode(), "f", 1)
+    x, y, _ = parse_text(f"{text} 1:{text}\n".encode(), "f", 1)
     assert y[0] == float(text)
     assert x.values[0] == np.float32(float(text))
 
@@ -139,7 +139,7 @@ def test_numbers_are_rounded_rightly(engine, text):
 )
 def test_any_float_comes_back(number, form):
     text = repr(number) if form == "r" else format(number, form)
-    x, y, _ = parse(f"{text} 1:{text}\n".encode(), "f", 1)
+    x, y, _ = parse_text(f"{text} 1:{text}\n".encode(), "f", 1)
     assert y[0] == float(text)
     assert x.values[0] == np.float32(float(text))
 
@@ -149,7 +149,7 @@ def test_any_float_comes_back(number, form):
 def test_any_decimal_is_rounded_as_python_does(mantissa, exponent):
     text = f"{mantissa}e{exponent}"
     if float(text) < 3.4e38:
-        x, y, _ = parse(f"{text} 1:{text}\n".encode(), "f", 1)
+        x, y, _ = parse_text(f"{text} 1:{text}\n".encode(), "f", 1)
         assert y[0] == float(text)
         assert x.values[0] == np.float32(float(text))
 
@@ -157,7 +157,7 @@ def test_any_decimal_is_rounded_as_python_does(mantissa, exponent):
 def test_values_next_to_the_middle_of_two_float32_are_rounded_once_in_float64():
     middle = 1.0 + 2.0**-24  # between 1 and the next float32
     for digits in ("1.00000005960464477", "1.000000059604644775390625", "1.0000000596046448"):
-        x, _, _ = parse(f"1 1:{digits}\n".encode(), "f", 1)
+        x, _, _ = parse_text(f"1 1:{digits}\n".encode(), "f", 1)
         assert abs(float(digits) - middle) < 1e-15
         assert x.values[0] == np.float32(float(digits))
 
@@ -225,7 +225,7 @@ def test_a_missing_file_is_named(tmp_path):
 @given(st.binary(max_size=60))
 def test_no_bytes_do_more_than_raise_an_input_error(junk):
     with contextlib.suppress(InputError):
-        parse(junk + b"\n", "f", 1)
+        parse_text(junk + b"\n", "f", 1)
 
 
 def test_blocks_are_small_however_large_the_file(tmp_path):

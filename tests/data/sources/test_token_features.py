@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from distdual.data.sources.templates import templates_from
 from distdual.data.sources.token_features import Sentences, TokenFeatures, found_features
-from distdual.data.sources.vocabulary import Hashing, Vocabulary, count_features, rows_from
+from distdual.data.sources.vocabulary import Hashing, Vocabulary, count_features, indicator_rows
 from distdual.errors import InputError
 from tests import naive
 
@@ -67,7 +67,7 @@ def test_the_vocabulary_is_what_the_training_text_shows_often_enough(text: Any, 
     assert [often[name] for name in vocabulary.names] == sorted((often[name] for name in frequent), reverse=True)
     assert Vocabulary.from_text(vocabulary.to_text()) == vocabulary
 
-    x = rows_from(found_features(sentences(other), MADE.expanded), vocabulary)
+    x = indicator_rows(found_features(sentences(other), MADE.expanded), vocabulary)
     rows = [x.indices[a:b] for a, b in itertools.pairwise(x.indptr)]
     assert all((np.diff(row) > 0).all() for row in rows)
     assert [{vocabulary.names[k] for k in row} for row in rows] == [each & frequent for each in obvious(other)]
@@ -77,7 +77,7 @@ def test_the_vocabulary_is_what_the_training_text_shows_often_enough(text: Any, 
 @given(text=TEXT, bits=st.integers(1, 12))
 def test_hashed_features_that_share_a_number_are_one_feature(text: Any, bits: int) -> None:
     hashing = Hashing(bits)
-    x = rows_from(found_features(sentences(text), MADE.expanded), hashing)
+    x = indicator_rows(found_features(sentences(text), MADE.expanded), hashing)
     rows = [x.indices[a:b].tolist() for a, b in itertools.pairwise(x.indptr)]
     assert rows == [sorted(set(hashing.numbers(sorted(each)).tolist())) for each in obvious(text)]
     assert all(k < 2**bits for row in rows for k in row)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from distdual.data.sources.npy import read_header
+from distdual.data.sources.npy import header_of
 from distdual.data.storage.npy_io import load_npy, unzip
 
 X, Y = np.arange(6, dtype=np.int16).reshape(2, 3), np.array([0.5, np.inf])
@@ -41,7 +41,7 @@ def test_no_two_threads_are_in_pythons_parser_at_once(parser):
         np.testing.assert_array_equal(found["x"], X)
         np.testing.assert_array_equal(found["y"], Y)
         np.testing.assert_array_equal(load_npy(io.BytesIO(one.getvalue())), X)
-        assert read_header(io.BytesIO(one.getvalue()), "one").shape == X.shape
+        assert header_of(io.BytesIO(one.getvalue()), "one").shape == X.shape
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(read, range(12)))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from distdual.errors import InputError
 from distdual.problems.parsing.brackets import Tree
-from distdual.problems.parsing.grammar import OUTSIDE, UNKNOWN, Grammar, GrammarBuilder, Reading, read_grammar
+from distdual.problems.parsing.grammar import OUTSIDE, UNKNOWN_TAG, Grammar, GrammarBuilder, Reading, read_grammar
 from tests.problems.parsing.trees import brackets
 
 words = st.sampled_from(["a", "b", "c"])
@@ -60,7 +60,8 @@ def test_a_tree_that_the_grammar_does_not_know_keeps_its_brackets(known, tree):
         return
     spans = [(grammar.names[label], begin, end) for label, begin, end in zip(*[iter(codes[1:])] * 3, strict=True)]
     expected = [
-        (label if label in grammar.phrases else UNKNOWN, begin, end) for label, begin, end in brackets(tree).elements()
+        (label if label in grammar.phrases else UNKNOWN_TAG, begin, end)
+        for label, begin, end in brackets(tree).elements()
     ]
     assert sorted(spans) == sorted(expected)
 

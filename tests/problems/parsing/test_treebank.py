@@ -14,7 +14,7 @@ from distdual.data.prepare.shuffle import shuffle
 from distdual.data.shard import Block, Runs
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
-from distdual.problems.parsing.grammar import OUTSIDE, UNKNOWN, read_grammar
+from distdual.problems.parsing.grammar import OUTSIDE, UNKNOWN_TAG, read_grammar
 from distdual.problems.parsing.treebank import feature_of, vocabulary_of, word_shape
 from tests.problems.parsing.trees import planted
 
@@ -72,7 +72,7 @@ def test_shuffled_and_split_the_grammar_is_that_of_the_training_part(tmp_path):
     assert train.texts["grammar"] == test.texts["grammar"]
     assert train.classes == test.classes
     there, apart = (trees_in(str(tmp_path / "parts" / part)) for part in ("train", "test"))
-    known = [tree for tree in apart if UNKNOWN not in tree]
+    known = [tree for tree in apart if UNKNOWN_TAG not in tree]
     assert Counter(there) + Counter(known) <= Counter(lines)
     odd = [tree for tree in there if "ODD" in tree]
     assert 0 < len(odd) < 20
@@ -90,8 +90,8 @@ def test_a_test_set_is_prepared_with_the_grammar_of_the_training_set(tmp_path):
     grammar = read_grammar(test.texts["grammar"])
     assert shard.runs["tree"].of(0)[0] != OUTSIDE
     spans = shard.runs["tree"].of(1)[1:].reshape(-1, 3).tolist()
-    assert [(grammar.names[label], *span) for label, *span in spans] == [("S", 0, 3), ("NP", 0, 2), (UNKNOWN, 2, 3)]
-    assert [test.classes[code] for code in shard.y] == ["DT", "NN", "VBZ", "DT", UNKNOWN, "VBZ"]
+    assert [(grammar.names[label], *span) for label, *span in spans] == [("S", 0, 3), ("NP", 0, 2), (UNKNOWN_TAG, 2, 3)]
+    assert [test.classes[code] for code in shard.y] == ["DT", "NN", "VBZ", "DT", UNKNOWN_TAG, "VBZ"]
     assert np.diff(shard.x.indptr).tolist() == [1, 1, 1, 0, 0, 1]  # no shape is known, as no training word is rare
 
 
@@ -132,7 +132,8 @@ def test_options_that_make_no_sense_are_refused(tmp_path, options, message):
 
 
 @pytest.mark.parametrize(
-    ("line", "message"), [("(S (NP (NN dog))", "line 3: the file ends"), (f"({UNKNOWN} (NN a))", "line 2: the label")]
+    ("line", "message"),
+    [("(S (NP (NN dog))", "line 3: the file ends"), (f"({UNKNOWN_TAG} (NN a))", "line 2: the label")],
 )
 def test_a_broken_tree_leaves_nothing_behind(tmp_path, line, message):
     with pytest.raises(InputError, match=rf"trees.mrg, {message}"):

@@ -10,7 +10,7 @@ import numpy as np
 
 from distdual.data.shard import Runs, Shard
 from distdual.problems.parsing.brackets import Tree
-from distdual.problems.parsing.grammar import UNKNOWN, Grammar, Reading, grammar_of
+from distdual.problems.parsing.grammar import UNKNOWN_TAG, Grammar, Reading, grammar_of
 from distdual.problems.parsing.problem import Cfg
 from tests import naive
 from tests.build import rows_of
@@ -21,8 +21,8 @@ Key = tuple[int, ...]
 def random_grammar(seed: int, *, n_binary: int = 5, n_chains: int = 3, lexicon: bool = False) -> Grammar:
     """Two tags and the unknown one, three phrases, an inner symbol; rules at random, labels twice in a chain, too."""
     rng = np.random.default_rng(seed)
-    names = {"tag": sorted(["d", "n", UNKNOWN]), "phrase": ["A", "B", "C"], "inner": ["A(B)"]}
-    tags = [k for k, name in enumerate(names["tag"]) if name != UNKNOWN]
+    names = {"tag": sorted(["d", "n", UNKNOWN_TAG]), "phrase": ["A", "B", "C"], "inner": ["A(B)"]}
+    tags = [k for k, name in enumerate(names["tag"]) if name != UNKNOWN_TAG]
     children, phrases, parents = [*tags, 3, 4, 5, 6], [3, 4, 5], [3, 3, 4, 5, 6]
     binary = {(rng.choice(children), rng.choice(children), rng.choice(parents)) for _ in range(n_binary)}
     binary |= {(tags[0], tags[1], 3), (3, tags[0], 3), (3, tags[1], 3)}
