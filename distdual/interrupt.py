@@ -5,15 +5,13 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 
 @contextlib.contextmanager
 def on_interrupt(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
     """Yield a function that returns True after the first SIGINT; the second raises KeyboardInterrupt."""
     received = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield received.is_set  # only the main thread may handle signals
-        return
 
     def handle(_: int, __: FrameType | None) -> None:
         if received.is_set():
@@ -21,40 +19,38 @@ def on_interrupt(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
         received.set()
         say("finishing this step, then certifying the current model; press Ctrl-C again to quit immediately")
 
-    before = signal.signal(signal.SIGINT, handle)
-    try:
+    with handling(signal.SIGINT, handle):
         yield received.is_set
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager
 def on_terminate() -> Iterator[Callable[[], bool]]:
     """Yield a function that returns True after the first SIGTERM; the second ends the process."""
     received = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield received.is_set
-        return
 
     def handle(_: int, __: FrameType | None) -> None:
         received.set()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    before = signal.signal(signal.SIGTERM, handle)
-    try:
+    with handling(signal.SIGTERM, handle):
         yield received.is_set
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager
 def children_ignore_interrupts() -> Iterator[None]:
     """Shield processes started within the block from Ctrl-C, which a terminal sends to all of them."""
+    with handling(signal.SIGINT, signal.SIG_IGN):  # inherited by child processes
+        yield
+
+
+@contextlib.contextmanager
+def handling(number: int, handler: Any) -> Iterator[None]:
+    """Handle a signal within the block; other threads than the main one cannot, and leave it as it is."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited by child processes
+    before = signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)

@@ -22,7 +22,6 @@ from distdual.coordinator.run_inputs import data_of, prior_of, problem_of, start
 from distdual.coordinator.slack_partition import CONSTRAINT_BYTES
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.shard import Read
-from distdual.kernels.row_copies import rows_nbytes
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import LatentProblem
 from distdual.scan.scan import loaded_bytes
@@ -139,7 +138,7 @@ def probed(problem: Problem, dataset: Dataset, read: Read) -> Probe:
     seconds = (time.perf_counter() - begin) / shard.n_examples
     violated = np.flatnonzero(found.slack > 0)
     rows = problem.constraints(shard, violated, found.keys.take(violated)).rows
-    return Probe(rows_nbytes(rows) / max(1, len(violated)), not len(found.keys.values), seconds)
+    return Probe(rows.nbytes / max(1, len(violated)), not len(found.keys.values), seconds)
 
 
 def expected_cache(config: Config, dataset: Dataset, n_weights: int, slack: Slack, probe: Probe) -> tuple[int, int]:

@@ -4,7 +4,7 @@ import numpy as np
 
 from distdual.coordinator.row_arrays import check_rows, pack_rows
 from distdual.errors import InputError
-from distdual.kernels.rows import CsrRows, Ints, OuterRows, ReferredRows, Rows
+from distdual.kernels.rows import Ints, ReferredRows, Rows
 from distdual.problems.base import Constraints
 from distdual.scan.scan import Scan, ShardReport
 from distdual.schema import array, below, rising
@@ -38,11 +38,7 @@ def check_constraints(where: str, found: Constraints, begin: int, end: int, n_we
 
 def check_own_rows(where: str, rows: Rows, n: int, n_weights: int) -> None:
     """Rows that refer to a shard of this process are its own; all others have come over the wire."""
-    if isinstance(rows, CsrRows):
-        rows = rows.trimmed()
-    if isinstance(rows, OuterRows) and isinstance(rows.x, CsrRows):
-        rows = rows._replace(x=rows.x.trimmed())
     try:
-        check_rows(pack_rows(rows), n, n_weights)
+        check_rows(pack_rows(rows.trimmed()), n, n_weights)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None

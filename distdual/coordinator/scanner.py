@@ -12,7 +12,6 @@ from distdual.coordinator.report_checks import check_report
 from distdual.coordinator.run_state import RunState
 from distdual.coordinator.schedule import Piece, cut_expensive
 from distdual.coordinator.slack_partition import SlackPartition
-from distdual.kernels.row_copies import rows_nbytes
 from distdual.kernels.rows import Floats, Ints
 from distdual.report.round_log import Since
 from distdual.scan.cv_folds import Fold
@@ -79,7 +78,7 @@ class Scanner:
         totals = self.state.totals
         totals.oracle_calls += report.n_examples
         totals.offenders += len(report.offenders.margin)
-        totals.wire_bytes += rows_nbytes(report.offenders.rows)
+        totals.wire_bytes += report.offenders.rows.nbytes
         totals.bytes_read += report.bytes_read
         totals.gets += report.gets
         totals.read_seconds += report.read_seconds

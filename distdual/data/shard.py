@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.kernels.rounding import row_norm_bound
-from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Int32s, Ints
+from distdual.kernels.rows import Features, Floats, Int32s, Ints
 
 
 class Runs(NamedTuple):
@@ -131,20 +131,10 @@ def take_runs(indptr: Ints, chosen: Ints) -> tuple[Ints, Ints]:
     return np.repeat(indptr[chosen] - new[:-1], lengths) + np.arange(new[-1]), new
 
 
-def join_rows(parts: list[Features]) -> Features:
+def join_rows(parts: list[Any]) -> Features:
     """Several matrices of one format, one below the other."""
-    if len(parts) == 1:
-        return parts[0]
-    if isinstance(parts[0], DenseRows):
-        return DenseRows(np.concatenate([part.values for part in parts]))
-    sparse = [part for part in parts if isinstance(part, CsrRows)]
-    offsets = np.cumsum([0] + [part.indptr[-1] - part.indptr[0] for part in sparse])
-    moved = [part.indptr[1:] - part.indptr[0] + at for part, at in zip(sparse, offsets[:-1], strict=True)]
-    return CsrRows(
-        np.concatenate([[0], *moved]),
-        np.concatenate([part.indices[part.indptr[0] : part.indptr[-1]] for part in sparse]),
-        np.concatenate([part.values[part.indptr[0] : part.indptr[-1]] for part in sparse]),
-    )
+    joined: Features = parts[0] if len(parts) == 1 else parts[0].joined(parts)
+    return joined
 
 
 def join_tokens(parts: list[Ints | None]) -> Ints | None:

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from distdual.data.layout import Axis, Layout
 from distdual.data.shard import Block, Shard, run_arrays
-from distdual.kernels.rows import CsrRows
 
 
 def shard_arrays(shard: Shard | Block, y: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -29,7 +28,7 @@ def checksum_of(arrays: dict[str, NDArray[Any]], layout: Layout, first: int | No
 
 def axis_length(block: Block, axis: Axis) -> int:
     if axis == "value":
-        return int(block.x.indptr[-1]) if isinstance(block.x, CsrRows) else 0
+        return 0 if block.x.ends is None else int(block.x.ends[-1])
     if block.runs and axis in block.runs:
         return len(block.runs[axis].values)
     return block.n_examples if axis == "example" else len(block.y)

@@ -9,7 +9,7 @@ from distdual.data.data_spec import DataSpec
 from distdual.data.layout import Layout
 from distdual.data.shard import Block
 from distdual.errors import InputError
-from distdual.kernels.rows import CsrRows, Features, Ints, n_rows
+from distdual.kernels.rows import CsrRows, Features, Ints
 
 
 class Form(NamedTuple):
@@ -33,7 +33,7 @@ def form_of(block: Block) -> Form:
 
 def normal_block(block: Block, where: str) -> Block:
     """The block in the types it is stored in, once its parts fit together."""
-    n = n_rows(block.x)
+    n = block.x.n_rows
     if block.tokens is not None:
         check_tokens(block.tokens, n, where)
     for name, expected in (("y", n), ("cost", block.n_examples), ("margin", block.n_examples)):

@@ -13,7 +13,7 @@ from distdual.data.shard import Block
 from distdual.errors import InputError
 from distdual.estimators.inputs import SINGLE, Data, Given, features_of, is_path, single_rows, weights_of
 from distdual.estimators.structured_base import StructuredEstimator
-from distdual.kernels.rows import Floats, n_rows
+from distdual.kernels.rows import Floats
 from distdual.model.predict import label_array
 from distdual.problems.latent.base import LatentProblem
 from distdual.problems.registry import build_problem, own_class
@@ -88,7 +88,7 @@ class StructuralSVM(StructuredEstimator, ProblemParameter):
 
     def _unlabelled(self, X: Any) -> MemoryDataset:
         x = features_of(validate_data(self, X, reset=False, **SINGLE))
-        return self._dataset(Block(x, np.zeros(n_rows(x), dtype=np.float64 if self.regression else np.int32)))
+        return self._dataset(Block(x, np.zeros(x.n_rows, dtype=np.float64 if self.regression else np.int32)))
 
     def _problem_for(self, data: Data) -> UserProblem:
         problem = own_class(self.problem, UserProblem) if isinstance(self.problem, str) else self.problem

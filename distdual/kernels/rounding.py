@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distdual.kernels.jit import bare_kernel
-from distdual.kernels.rows import DenseRows, Features, Floats, Ints, n_rows, norm2
+from distdual.kernels.rows import DenseRows, Features, Floats, Ints, norm2
 
 UNIT = 2.0**-53  # relative error of a rounded float64 operation
 TINY = 2.0**-1074  # absolute error of a product too small for a normal number
@@ -92,7 +92,7 @@ def norm_bound(w: Floats) -> float:
 
 def row_norm_bound(x: Features) -> float:
     """An upper bound of the largest ||x_i||; infinity if a value is NaN or infinite."""
-    found = largest_norm2(x, n_rows(x))
+    found = largest_norm2(x, x.n_rows)
     return root(found * (1.0 + gamma(longest_row(x) + 2))) if found < np.inf else math.inf
 
 

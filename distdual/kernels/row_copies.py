@@ -77,19 +77,6 @@ def lengths_summed(rows: ReferredRows) -> Ints:
     return np.concatenate([[0], np.cumsum(lengths + (rows.bias != 0))])
 
 
-def rows_nbytes(rows: Rows | ReferredRows) -> int:
-    """Return the size of rows, as copies if they are references."""
-    if isinstance(rows, OuterRows):
-        return rows_nbytes(rows.x) + sum(int(part.nbytes) for part in (rows.at, rows.plus, rows.minus, rows.scale))
-    if not isinstance(rows, ReferredRows):
-        return sum(int(part.nbytes) for part in rows)
-    if isinstance(rows.x, DenseRows):
-        return len(rows.at) * rows.width * rows.x.values.itemsize
-    n, width = len(rows.at), rows.x.indices.itemsize + rows.x.values.itemsize
-    n_values = (rows.x.indptr[rows.at + 1] - rows.x.indptr[rows.at]).sum() + n * (rows.bias != 0)
-    return int((n + 1) * rows.x.indptr.itemsize + n_values * width)
-
-
 def widening(rows: list[Rows | ReferredRows]) -> int:
     """Return by how many bytes the values of rows grow when all have the precision of the most precise ones."""
     values = [each.values for each in rows if isinstance(each, DenseRows | CsrRows)]

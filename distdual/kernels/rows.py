@@ -5,6 +5,7 @@ inside kernels, so a kernel is written once and compiled for each format. Every 
 formats of features also have the methods below them, so that a caller need not ask which one it has.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,6 +54,24 @@ class DenseRows(NamedTuple):
         """The same rows as views that hold no others."""
         return self
 
+    def contiguous(self) -> "DenseRows":
+        """The same rows in the order that kernels read; a copy if they are strided views."""
+        return self
+
+    @staticmethod
+    def joined(parts: Sequence["DenseRows"]) -> "DenseRows":
+        """Several matrices, one below the other."""
+        return DenseRows(np.concatenate([part.values for part in parts]))
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes
+
+    @property
+    def ends(self) -> Ints | None:
+        """(n + 1,) where each row begins and ends among the stored values; None if all are of one length."""
+        return None
+
     @property
     def width(self) -> int | None:
         """The number of columns; None where only the columns that hold something are known."""
@@ -96,6 +115,25 @@ class CsrRows(NamedTuple):
         own = slice(int(self.indptr[0]), int(self.indptr[-1]))
         return CsrRows(self.indptr - own.start, self.indices[own], self.values[own])
 
+    def contiguous(self) -> "CsrRows":
+        return CsrRows(*(np.ascontiguousarray(part) for part in self))
+
+    @staticmethod
+    def joined(parts: Sequence["CsrRows"]) -> "CsrRows":
+        own = [part.trimmed() for part in parts]
+        offsets = np.cumsum([0] + [len(part.values) for part in own])
+        moved = [part.indptr[1:] + at for part, at in zip(own, offsets[:-1], strict=True)]
+        indices, values = (np.concatenate(column) for column in zip(*(part[1:] for part in own), strict=True))
+        return CsrRows(np.concatenate([[0], *moved]), indices, values)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self)
+
+    @property
+    def ends(self) -> Ints | None:
+        return self.indptr
+
     @property
     def width(self) -> int | None:
         return None
@@ -125,8 +163,20 @@ class ReferredRows(NamedTuple):
     def n_rows(self) -> int:
         return len(self.at)
 
+    @property
+    def nbytes(self) -> int:
+        """The size of a copy."""
+        if isinstance(self.x, DenseRows):
+            return len(self.at) * self.width * self.x.values.itemsize
+        n_values = (self.x.indptr[self.at + 1] - self.x.indptr[self.at]).sum() + len(self.at) * (self.bias != 0)
+        per_value = self.x.indices.itemsize + self.x.values.itemsize
+        return int((len(self.at) + 1) * self.x.indptr.itemsize + n_values * per_value)
+
     def take(self, which: Any) -> "ReferredRows":
         return self._replace(at=self.at[which], scale=self.scale[which])
+
+    def trimmed(self) -> "ReferredRows":
+        return self
 
 
 class OuterRows(NamedTuple):
@@ -146,9 +196,20 @@ class OuterRows(NamedTuple):
     def n_rows(self) -> int:
         return len(self.at)
 
+    @property
+    def nbytes(self) -> int:
+        own = sum(part.nbytes for part in (self.at, self.plus, self.minus, self.scale))
+        return int(self.x.nbytes) + own
+
     def take(self, which: Any) -> "OuterRows":
         at, plus, minus, scale = (part[which] for part in (self.at, self.plus, self.minus, self.scale))
         return self._replace(at=at, plus=plus, minus=minus, scale=scale)
+
+    def trimmed(self) -> "OuterRows":
+        return self._replace(x=self.x.trimmed())
+
+    def contiguous(self) -> "OuterRows":
+        return self
 
 
 Features = DenseRows | CsrRows
@@ -164,14 +225,10 @@ def product(a: Floats, b: Floats) -> float:
     return total
 
 
-def n_rows(rows: Rows | ReferredRows) -> int:
-    return rows.n_rows
-
-
 def as_dense(rows: Features, width: int) -> DenseRows:
     if isinstance(rows, DenseRows):
         return rows
-    values = np.zeros((n_rows(rows), width), dtype=rows.values.dtype)
+    values = np.zeros((rows.n_rows, width), dtype=rows.values.dtype)
     at = slice(rows.indptr[0], rows.indptr[-1])
     values[np.repeat(np.arange(len(values)), np.diff(rows.indptr)), rows.indices[at]] = rows.values[at]
     return DenseRows(values)

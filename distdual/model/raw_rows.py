@@ -17,7 +17,6 @@ from distdual.data.sources.tables import READERS, Table
 from distdual.data.storage.location import Location
 from distdual.data.validate import label_name, normal_block
 from distdual.errors import InputError
-from distdual.kernels.rows import CsrRows
 from distdual.model.io import Model
 
 
@@ -114,13 +113,8 @@ def table_sources(model: Model, tables: list[Table]) -> list[tuple[Source, bool]
 
 
 def check_row_width(block: Block, expected: int, name: str) -> None:
-    if isinstance(block.x, CsrRows):
-        found = int(block.x.indices.max(initial=-1)) + 1
-        good = found <= expected
-    else:
-        found = block.x.values.shape[1]
-        good = found == expected
-    if not good:
+    found, sparse = block.x.n_columns, block.x.width is None
+    if found > expected or (found < expected and not sparse):
         raise InputError(f"{name}: {found} features, but the model was trained with {expected}")
 
 

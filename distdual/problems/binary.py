@@ -14,11 +14,18 @@ from numpy.typing import NDArray
 
 from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard
-from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import Features, Floats, Int32s, Ints, dot
 from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem, check_key_lengths
-from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, linear_magnitude, linear_rows, scores
+from distdual.problems.linear import (
+    check_bias,
+    check_class_cost,
+    check_two_labels,
+    costs_by_class,
+    linear_magnitude,
+    linear_rows,
+    scores,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +48,7 @@ class Binary(Problem):
     """What a unit of slack costs in a class, by label; 1 for a label that is not named."""
 
     def __post_init__(self) -> None:
-        if len(self.classes) != 2:
-            found = ", ".join(self.classes) or "none"
-            raise InputError(f"a binary problem needs a data set with two labels; this one has {found}")
+        check_two_labels(self.kind, self.classes)
         check_bias(self.bias)
         check_class_cost(self.class_cost, self.classes)
 

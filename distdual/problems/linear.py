@@ -18,6 +18,12 @@ def check_bias(bias: float) -> None:
         raise InputError(f"problem.bias must be finite, got {bias}")
 
 
+def check_two_labels(kind: str, classes: tuple[str, ...]) -> None:
+    if len(classes) != 2:
+        found = ", ".join(classes) or "none"
+        raise InputError(f"a {kind} problem needs a data set with two labels; this one has {found}")
+
+
 def check_class_cost(class_cost: Mapping[str, float], classes: tuple[str, ...]) -> None:
     for label, cost in class_cost.items():
         if label not in classes:

@@ -8,7 +8,7 @@ import numpy as np
 
 from distdual.data.shard import Shard
 from distdual.kernels.jit import kernel
-from distdual.kernels.rows import CsrRows, Floats, Rows, dot
+from distdual.kernels.rows import Floats, Rows, dot
 from distdual.problems.base import Keys, Offenders, Problem
 from distdual.problems.constraint_hash import are_new, identities
 from distdual.scan.group_members_file import Notes
@@ -23,7 +23,7 @@ def recent_offenders(problem: Problem, shard: Shard, w: Floats, recent: tuple[No
     slack = np.empty(len(known.example))
     for begin in range(0, len(slack), CHUNK):
         built = build_stored(problem, shard, known, begin, min(begin + CHUNK, len(slack)))
-        find_violations(contiguous(built.rows), built.margin, w, slack[begin : begin + CHUNK])
+        find_violations(built.rows.contiguous(), built.margin, w, slack[begin : begin + CHUNK])
     order = np.lexsort((-slack, known.example))  # the worst of each example first; of equals, the newest
     first = order[np.append(True, np.diff(known.example[order]) > 0)[: len(order)]]
     worst = np.zeros(shard.n_examples)
@@ -32,11 +32,6 @@ def recent_offenders(problem: Problem, shard: Shard, w: Floats, recent: tuple[No
     chosen = known.keys.take(first)
     lengths[known.example[first]] = np.diff(chosen.indptr)
     return Offenders(worst, Keys(np.concatenate([[0], np.cumsum(lengths)]), chosen.values))
-
-
-def contiguous(rows: Rows) -> Rows:
-    """Copy the sparse rows of a user's own problem if they are strided views, which kernels do not accept."""
-    return CsrRows(*(np.ascontiguousarray(part) for part in rows)) if isinstance(rows, CsrRows) else rows
 
 
 def gather(recent: tuple[Notes, ...]) -> Members:

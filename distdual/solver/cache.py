@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
-from distdual.kernels.row_copies import are_mostly_zeros, packed, rows_nbytes, widening
+from distdual.kernels.row_copies import are_mostly_zeros, packed, widening
 from distdual.kernels.rows import (
     CsrRows,
     DenseRows,
@@ -133,9 +133,9 @@ class ConstraintCache:
         group = np.searchsorted(self.group_example, np.concatenate([part.example for part in parts]))
         siblings = np.diff(self.group_indptr, append=self.group_indptr[-1])[np.minimum(group, self.n_groups)]
         inner = 8 * int(siblings.sum()) if self.prior.plain else 0
-        new = sum(rows_nbytes(part.rows) + part.keys.values.nbytes + flat * len(part.margin) for part in parts)
+        new = sum(part.rows.nbytes + part.keys.values.nbytes + flat * len(part.margin) for part in parts)
         own_rows = [self.rows.view] if self.rows else []
-        return self.nbytes + new + inner + widening([*own_rows, *(part.rows for part in parts)])
+        return self.nbytes + int(new) + inner + widening([*own_rows, *(part.rows for part in parts)])
 
     @property
     def _columns(self) -> list[Growing]:

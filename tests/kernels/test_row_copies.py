@@ -11,10 +11,9 @@ from distdual.kernels.row_copies import (
     copied,
     narrowed,
     packed,
-    rows_nbytes,
     without_zeros,
 )
-from distdual.kernels.rows import CsrRows, DenseRows, OuterRows, ReferredRows, n_rows
+from distdual.kernels.rows import CsrRows, DenseRows, OuterRows, ReferredRows
 from distdual.problems.base import Constraints, Keys
 from distdual.solver.cache import ConstraintCache
 from distdual.solver.growable import GrowingFeatures
@@ -49,8 +48,8 @@ def test_a_copy_holds_the_rows_that_were_referred_to(sparse, bias, compiled):
         with python_kernels(referred.__name__):
             made = copied(rows)
     np.testing.assert_array_equal(naive.dense(made, rows.width), written_out(bias))
-    assert rows_nbytes(rows) == rows_nbytes(made)
-    assert n_rows(rows) == n_rows(made) == 4
+    assert rows.nbytes == made.nbytes
+    assert rows.n_rows == made.n_rows == 4
 
 
 @formats

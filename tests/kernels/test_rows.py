@@ -20,7 +20,6 @@ from distdual.kernels.rows import (
     csr_dot_between,
     dot,
     inner,
-    n_rows,
     norm2,
 )
 from tests import naive
@@ -65,7 +64,7 @@ def test_every_operation_on_a_row_is_what_numpy_says(version, sparse, x, seed):
     row_dot, row_add, row_norm2, row_inner = version
     rows, exact = rows_of(x, sparse=sparse), x.astype(np.float64)
     w = np.random.default_rng(seed).normal(size=x.shape[1])
-    assert n_rows(rows) == len(x)
+    assert rows.n_rows == len(x)
     for k in range(len(x)):
         assert row_dot(rows, k, w) == pytest.approx(exact[k] @ w, rel=1e-13, abs=1e-10)
         assert row_norm2(rows, k) == pytest.approx(exact[k] @ exact[k], rel=1e-13)

@@ -6,7 +6,7 @@ import numpy as np
 
 from distdual.data.layout import Axis
 from distdual.data.shard import Runs
-from distdual.kernels.rows import CsrRows, DenseRows, Features, Ints, n_rows
+from distdual.kernels.rows import DenseRows, Features, Ints
 
 SHARD_BYTES = 16 << 20
 
@@ -21,7 +21,7 @@ def chunk_lengths(
 ) -> dict[Axis, int]:
     """The longest axes a shard may have, from the first examples; exact if these are all there are."""
     chunk = row_chunk(x, shard_bytes, last=last)
-    n_examples = n_rows(x)
+    n_examples = x.n_rows
     if tokens is not None:
         n, n_examples = chunk["example"], len(tokens) - 1
         fit = n_examples if last and n >= tokens[-1] else max(1, int(1.25 * n * n_examples / tokens[-1]))
@@ -35,7 +35,7 @@ def chunk_lengths(
 
 def row_chunk(x: Features, shard_bytes: int, *, last: bool) -> dict[Axis, int]:
     """The same where each row is an example."""
-    n = n_rows(x)
+    n = x.n_rows
     if isinstance(x, DenseRows):
         fit = max(1, shard_bytes // max(1, x.values.shape[1] * x.values.itemsize))
         return {"example": min(fit, n) if last else fit, "value": 1}
@@ -63,11 +63,11 @@ def shard_ends(
     last: bool,
 ) -> Iterator[int]:
     """Cut examples into shards: the end of each that is full, and of the rest if it is the last."""
-    n = n_rows(x) if tokens is None else len(tokens) - 1
+    n = x.n_rows if tokens is None else len(tokens) - 1
     limits = [] if tokens is None else [(tokens, chunk["token"])]
     limits += [(column.indptr, chunk[name]) for name, column in (runs or {}).items()]
-    if isinstance(x, CsrRows):
-        limits.append((x.indptr if tokens is None else x.indptr[tokens], chunk["value"]))
+    if x.ends is not None:
+        limits.append((x.ends if tokens is None else x.ends[tokens], chunk["value"]))
     begin = 0
     while begin < n:
         end = min(n, begin + chunk["example"])

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from distdual.data.shard import Block
 from distdual.errors import InputError
 from distdual.kernels.jit import kernel
-from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Ints, Singles, n_rows
+from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Ints, Singles
 
 
 class ColumnSpread:
@@ -26,12 +26,11 @@ class ColumnSpread:
         self.squares: Floats = np.zeros(0)
 
     def add(self, x: Features) -> None:
-        self.n_examples += n_rows(x)
+        self.n_examples += x.n_rows
+        self._grow(x.n_columns)
         if isinstance(x, DenseRows):
-            self._grow(x.values.shape[1])
             add_dense(x.values, self.count, self.mean, self.squares)
         else:
-            self._grow(int(x.indices.max(initial=-1)) + 1)
             add_sparse(x.indices, x.values, self.count, self.mean, self.squares)
 
     def factors(self) -> Floats:
@@ -86,8 +85,8 @@ def scale_rows(block: Block) -> Block:
     if isinstance(x, DenseRows):
         norm = np.sqrt(np.einsum("ij,ij->i", x.values, x.values, dtype=np.float64))
         return block._replace(x=DenseRows(divide(x.values, np.where(norm > 0, norm, 1.0)[:, None])))
-    row = np.repeat(np.arange(n_rows(x)), np.diff(x.indptr))
-    norm = np.sqrt(np.bincount(row, x.values.astype(np.float64) ** 2, minlength=n_rows(x)))
+    row = np.repeat(np.arange(x.n_rows), np.diff(x.indptr))
+    norm = np.sqrt(np.bincount(row, x.values.astype(np.float64) ** 2, minlength=x.n_rows))
     by = np.where(norm > 0, norm, 1.0)[row]
     return block._replace(x=CsrRows(x.indptr, x.indices, divide(x.values, by)))
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from distdual.data.shard import Block
 from distdual.data.sources.open_file import BLOCK_BYTES
 from distdual.errors import InputError
-from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Singles, n_rows
+from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Singles
 
 
 class Stream:
@@ -72,7 +72,7 @@ def assemble(
         if None not in (column.length, n_examples) and column.length != n_examples:
             raise InputError(f"{column.name} has {column.length} entries, but {name} has {n_examples} rows")
     for x in features:
-        n = n_rows(x)
+        n = x.n_rows
         parts = {key: column.take(n) for key, column in columns.items()}
         first = next(iter(columns.values())).taken - n if columns else 0
         y = labels(parts.pop("y"), columns["y"].name, first) if "y" in columns else np.zeros(n)

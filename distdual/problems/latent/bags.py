@@ -22,7 +22,7 @@ from distdual.kernels.row_copies import copied
 from distdual.kernels.rows import Bools, Features, Floats, Int32s, Ints, ReferredRows, add, dot
 from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, check_key_lengths
 from distdual.problems.latent.base import LatentProblem, check_range, latent_of
-from distdual.problems.linear import check_bias, check_class_cost, costs_by_class, linear_magnitude
+from distdual.problems.linear import check_bias, check_class_cost, check_two_labels, costs_by_class, linear_magnitude
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +44,7 @@ class Latent(LatentProblem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.classes) != 2:
-            found = ", ".join(self.classes) or "none"
-            raise InputError(f"a latent problem needs a data set with two labels; this one has {found}")
+        check_two_labels(self.kind, self.classes)
         check_bias(self.bias)
         check_class_cost(self.class_cost, self.classes)
 

@@ -16,7 +16,7 @@ from distdual.data.sources.sequences import TokenRun, whole_sequences
 from distdual.data.sources.svmhmm import blocks_from_svmhmm
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
-from distdual.kernels.rows import DenseRows, n_rows
+from distdual.kernels.rows import DenseRows
 from tests import naive
 from tests.build import rows_of
 
@@ -106,7 +106,7 @@ def test_a_piece_of_a_shard_holds_whole_sequences(sparse):
     np.testing.assert_array_equal(piece.tokens, [0, 5, 7, 9])
     np.testing.assert_array_equal(piece.y, y[4:13])
     np.testing.assert_array_equal(piece.cost, cost[2:5])
-    assert n_rows(piece.x) == 9
+    assert piece.x.n_rows == 9
     again = piece.piece(1, 3)
     np.testing.assert_array_equal(
         naive.dense(again.x, 4)[:, 0] if not sparse else again.y, x[9:13, 0] if not sparse else y[9:13]
