@@ -4,9 +4,9 @@
     dual     D(α) = Σ_k α_k l_k − 1/2 ||w||²      w = Σ_k α_k x_k,   α ≥ 0,   Σ_{k of i} α_k ≤ C_i
     always   D(α) ≤ P(w*) ≤ P(w)
 
-Rooms, in the order data flows and imports go: errors, interrupt, field_docs, config, kernels, data, problems,
-data/prepare, scan, cluster, solver, model, certificate, report, coordinator, jobs, problems/user/self_check,
-estimators, quickstart, warm_up, cli, distdual_check.
+Modules and packages, in the order in which data flows and imports go: errors, interrupt, field_docs, config, kernels,
+data, problems, data/prepare, scan, cluster, solver, model, certificate, report, coordinator, jobs,
+problems/user/self_check, estimators, quickstart, warm_up, cli, distdual_check.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -104,7 +104,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use, so that `distdual --help` need not load Numba and Zarr."""
+    """Import on first use, so that `distdual --help` does not load Numba and Zarr."""
     if name not in _HOME:
         raise AttributeError(f"module 'distdual' has no attribute {name!r}")
     import importlib

@@ -1,4 +1,4 @@
-"""The memory of this machine, which sizes that files claim are compared with before anything is allocated."""
+"""The memory of this machine, and the check of sizes that files claim before anything is allocated."""
 
 import os
 import resource
@@ -24,7 +24,7 @@ def memory_limit() -> int:
 
 
 def check_room(what: str, n_bytes: int) -> None:
-    """Refuse something that would not leave room for anything else."""
+    """Refuse something that would take most of the memory."""
     if n_bytes > LARGEST_SHARE * memory_limit():
         gib = n_bytes / 2**30
         raise InputError(f"{what} takes {gib:,.1f} GiB of memory; this machine has {memory_limit() / 2**30:,.1f} GiB")

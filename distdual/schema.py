@@ -1,4 +1,4 @@
-"""Rules for what enters from storage or over the wire; each format declares its schema with them, beside its reader.
+"""Rules for values that come from storage or over the network; each format declares its schema with them.
 
 A rule takes the name of a value, for the message, and the value. It raises an InputError unless the value is what the
 rule declares.
@@ -75,7 +75,7 @@ def choice(*known: Any) -> Rule:
 
 
 def anything(name: str, value: Any) -> None:
-    """For what nothing depends on."""
+    """Accepts any value: nothing depends on it."""
 
 
 def maybe(rule: Rule) -> Rule:

@@ -164,7 +164,7 @@ def test_a_save_that_fails_keeps_a_checkpoint_and_resumes(data: str, tmp_path: P
 
     monkeypatch.setattr(Location, "write", refuses)
     with pytest.raises(
-        UnsavedError, match=r"no room; the run is over, .*: the checkpoint is in .*: go on with --resume"
+        UnsavedError, match=r"no room; the run is over, .*: the checkpoint is in .*: continue with --resume"
     ):
         train(told(data, tmp_path / "model"))
     monkeypatch.undo()
@@ -313,7 +313,7 @@ def test_a_checkpoint_without_room_lets_training_go_on(data: str, small_disk: Pa
         config = told(data, small_disk / "model", output={"checkpoint_every": 1e-9})
         with pytest.raises(UnsavedError):
             train(config, watch=lambda _: fill.pop()() if fill else None)
-    assert "no checkpoint was written, and training goes on" in caplog.text
+    assert "no checkpoint was written, and training continues" in caplog.text
     assert train({**config, "output": {**config["output"], "overwrite": True}}).certificate["certified"]
 
 

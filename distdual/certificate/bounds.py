@@ -60,7 +60,7 @@ class Certificate:
     lower: float
     upper: float
     version: int
-    rounding: float = 0.0  # by how much both bounds together were moved apart for it
+    rounding: float = 0.0  # how far both bounds together were moved apart for it
 
     @property
     def gap(self) -> float:

@@ -22,7 +22,7 @@ FEASIBLE = 1e-9  # relative excess of Σ α over C_i that rounding may cause
 
 
 class Sparse(NamedTuple):
-    """A mostly-zero vector as positions and values, or in full where `at` is None."""
+    """A sparse vector as positions and values, or in full where `at` is None."""
 
     at: Ints | None
     values: Floats
@@ -83,7 +83,7 @@ def check_shard(source: Openable, problem: Problem, w: Floats, shard: int, C: fl
 
 
 class DualPart:
-    """What the support constraints of one shard add up to."""
+    """Sums over the support constraints of one shard."""
 
     def __init__(self, problem: Problem, shard: Shard, w: Floats, slack: Floats, size: Magnitude | None) -> None:
         self.w, self.slack = w, slack
@@ -108,7 +108,7 @@ class DualPart:
             self.missed.append(piece.example[own > most])
 
     def feasibility(self, most: Floats) -> tuple[Ints, float]:
-        """The examples whose α is not feasible, and by how much rounding has put the others beyond C_i."""
+        """The examples whose α is not feasible, and the excess over C_i of the others, due to rounding."""
         wrong = (self.used > most * (1 + FEASIBLE)) | self.negative | ~np.isfinite(self.used)
         rounded = self.used * (1.0 + gamma(float(self.counts.max(initial=0)) + 4.0))
         share = np.divide(rounded, most, out=np.ones(len(most)), where=(self.used > 0) & ~wrong)

@@ -1,4 +1,4 @@
-"""Findings: how a model folder differs from what was recomputed, from its data set, or from itself."""
+"""Findings: where a model folder contradicts the recomputed certificate, its data set, or itself."""
 
 import math
 from typing import Any
@@ -68,7 +68,7 @@ def norm_findings(dataset: Dataset, checks: list[ShardCheck]) -> list[str]:
 
 
 def claims(model: Model, recomputed: dict[str, float], rounding: float) -> list[str]:
-    """Describe where certificate.json says something else than what was found, or contradicts itself or model.json."""
+    """Describe where certificate.json differs from what was recomputed, or contradicts itself or model.json."""
     wrong = []
     for name, found in recomputed.items():
         said = claimed_number(model, name)

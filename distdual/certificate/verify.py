@@ -85,7 +85,7 @@ def verify(
 ) -> Verification:
     """Recompute the certificate of a model folder from scratch, in float64, with a bound on all rounding.
 
-    `gap` is the target; without it, the model's own is used, which whoever wrote the model chose.
+    `gap` is the target; without it, the target stored in the model is used, which its author chose.
     `problem` names the class of a model of a user's own problem: "package.module:Class" or the class itself.
     """
     folder = as_location(model).patient(RETRY_SECONDS)
@@ -141,7 +141,7 @@ def scan_support(model: Model, folder: Location, dataset: Dataset, executor: Exe
 
 
 def contradictions(model: Model, folder: Location, dataset: Dataset, executor: Executor) -> tuple[str, ...]:
-    """Describe where the certificate of a model that is not saved yet is not what the data give."""
+    """Describe where the certificate of a model that is not saved yet differs from what the data give."""
     executor.publish(-1, model.w)
     v, checks, out_of_range = scan_support(model, folder, dataset, executor)
     found = [f"it names {out_of_range} examples beyond the data set"] if out_of_range else []

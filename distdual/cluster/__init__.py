@@ -1,7 +1,7 @@
 """Where scans run: threads of this process, or workers of a Dask cluster.
 
 base              the Executor contract, and bookkeeping of pending scans
-resources         the memory of those who scan, and whether shards stay in it
+resources         the memory of scanning processes, and whether shards stay in it
 threads           the executor that scans in threads of this process
 dask_client       connecting to a scheduler, or starting a local cluster
 user_code         the code of a user's own problem on its way to workers

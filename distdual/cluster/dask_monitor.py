@@ -17,7 +17,7 @@ from distdual.errors import ClusterError
 
 POLL_SECONDS = 1.0  # seconds between two polls
 AWAY = 2.0  # seconds without a poll that mean the coordinator was busy
-ANSWER = 10.0  # seconds in which a worker tells what it runs; one that compiles or is stopped may not
+ANSWER = 10.0  # seconds to wait for a worker to say what it runs; a busy worker may not answer
 PAUSE = 0.5  # seconds before a retry, where no worker was available
 
 
@@ -65,7 +65,7 @@ class Attended:
         check_sources({address: found for address, answer in asked.items() if (found := answer.result()) is not None})
 
     async def _sources(self, address: str) -> Any:
-        """What a worker runs; None if it does not tell in time."""
+        """What a worker runs; None if it does not answer in time."""
         try:
             answer = self.client._run(sources, workers=[address], on_error="return")
             found = (await asyncio.wait_for(answer, ANSWER)).get(address)
@@ -79,7 +79,7 @@ class Attended:
             self.refuse(differs(address, found), address)
 
     def refuse(self, why: str, address: str) -> None:
-        """Take a worker off the cluster."""
+        """Remove a worker from the cluster."""
         self.events.append(f"{why}, and is refused")
         self.in_background(self._give_up(address))
 

@@ -46,7 +46,7 @@ class TaskWork:
 
     function: Any  # of (source or loaded shard, problem, w, *arguments)
     each: list[ShardWork]
-    sources: Sources = HERE  # of who sends it
+    sources: Sources = HERE  # of the sender
 
 
 class TaskDone(NamedTuple):

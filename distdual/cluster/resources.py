@@ -1,4 +1,4 @@
-"""The memory of those who scan, and whether the shards of a data set stay in it between passes."""
+"""The memory of scanning processes, and whether the shards of a data set stay in it between passes."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ SHARDS_SHARE = 0.5  # of the workers' memory that shards may fill
 
 
 class Resources(NamedTuple):
-    """Those who scan: worker processes, or threads of this process as one worker."""
+    """The scanning processes: Dask workers, or threads of this process as one worker."""
 
     workers: int
     threads: int  # of each
@@ -24,7 +24,7 @@ class Resources(NamedTuple):
         return nbytes <= self.room
 
     def needs(self, nbytes: int, shard_bytes: int) -> int:
-        """Bytes of shards that a worker holds at most: its part of all, or those that it reads and computes on."""
+        """The most bytes of shards that a worker holds: its part of all, or those that it reads and computes on."""
         if self.keep(nbytes):
             return -(-nbytes // max(1, self.workers))
         ahead = ROOM_BYTES if self.memory is None else min(ROOM_BYTES, int(ROOM_SHARE * self.memory))
@@ -37,14 +37,14 @@ def of_threads(threads: int = 2) -> Resources:
 
 
 def of_workers(workers: Mapping[str, Any]) -> Resources:
-    """What a scheduler tells of its workers."""
+    """The workers that a scheduler reports."""
     limits = [worker["memory_limit"] or 0 for worker in workers.values()]
     threads = max((worker["nthreads"] for worker in workers.values()), default=1)
     return Resources(len(limits), threads, min(limits, default=0) or None, SHARDS_SHARE * sum(limits))
 
 
 def of_local(local: LocalCluster) -> Resources:
-    """What a local cluster will have, as Dask reads its memory limit."""
+    """The workers of a local cluster, whose memory limit is parsed as Dask does."""
     from distributed.worker_memory import parse_memory_limit
 
     log = logging.getLogger(__name__)

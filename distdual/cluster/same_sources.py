@@ -1,4 +1,4 @@
-"""The comparison of distdual's own sources: a worker that computes by other ones proves nothing."""
+"""The comparison of distdual's sources: results of a worker with other sources prove nothing."""
 
 import hashlib
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ def hashed(folder: Path) -> str:
     return digest.hexdigest()
 
 
-# Taken when this module is loaded: files may be replaced under a worker that goes on with what it has loaded.
+# Computed when this module is loaded: files may be replaced while a worker runs what it has loaded.
 HERE = Sources(distdual.__version__, hashed(Path(distdual.__file__).parent))
 
 
@@ -37,7 +37,7 @@ def sources() -> Sources:
 
 
 def is_same(found: Any) -> bool:
-    """Whether a worker's answer to `sources` is ours."""
+    """Whether a worker runs the sources of this process."""
     return isinstance(found, tuple) and tuple(found) == HERE
 
 

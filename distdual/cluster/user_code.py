@@ -1,7 +1,7 @@
 """The code of a user's own problem on its way to workers: a module and what it imports beside it, or a package.
 
-Workers keep it in a folder of their own, ahead of everything else on their path. The process that sends it is left
-alone: there the class stays the one that was imported.
+Workers keep it in a folder of their own, ahead of everything else on their path. The sending
+process does not change: there the class stays the one that was imported.
 """
 
 import ast
@@ -16,7 +16,7 @@ from distdual.errors import InputError
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import stated
 
-MOST_PACKAGE_BYTES = 16 << 20  # of a package; more are data, which workers had better read from a storage
+MOST_PACKAGE_BYTES = 16 << 20  # of a package; more are data, which workers should read from storage
 INSTALLED = ("purelib", "platlib", "stdlib")
 
 Code = dict[str, bytes]  # by path, relative to a folder on Python's path

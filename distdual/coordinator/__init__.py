@@ -2,7 +2,7 @@
 
 schedule         what to do next: pure decisions
 row_arrays       rows as arrays, and back
-report_checks    what a worker's report must be
+report_checks    checks of a worker's report
 pass_cost        the declared cost of a pass, in ascent updates
 auto_slack       the initial slack partition
 coalesce         several constraints as one, without lowering D(α)
@@ -12,7 +12,7 @@ pass_underway    a pass that has begun: what comes next in it
 flow             the decisions of an asynchronous run: events in, instructions out
 refutation       proof that an oracle is not exact
 run_state        the state of a run between two rounds
-outcome          what a run has reached
+outcome          the result of a run
 scanner          the scans of a run: publish, send, check, count
 ascender         the ascent of a run: insert, ascend, bound, prune
 recorder         the lines of the run log

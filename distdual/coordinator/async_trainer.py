@@ -1,7 +1,7 @@
 """The asynchronous training loop: workers scan while the coordinator ascends, and neither waits for the other.
 
 A scan starts at the newest weights. When its report arrives, the weights have moved on, but an offender is a true
-constraint whatever w it was found at: it is scored again and enters the cache if it is still violated. All scans of a
+constraint at any w: it is scored again and enters the cache if it is still violated. All scans of a
 pass that certifies use one w. `flow` decides; this module carries out.
 """
 
@@ -23,7 +23,7 @@ from distdual.scan.scan import Scan, ShardReport
 from distdual.solver.ascent_plan import Ascent
 from distdual.solver.sweep import slacks
 
-LOG_INTERVAL = 0.5  # seconds between lines of the run log while a pass goes on
+LOG_INTERVAL = 0.5  # seconds between lines of the run log during a pass
 REPORT_TIMEOUT = 0.25  # seconds to wait for a report before checking whether to stop
 
 

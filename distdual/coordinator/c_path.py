@@ -1,4 +1,4 @@
-"""A path of C: one run that goes on from each C to the next with its cache, its α and its shards in memory.
+"""A path of C: one run that continues from each C to the next with its cache, its α and its shards in memory.
 
 Nothing is rebuilt between two points. α is scaled with C and stays feasible, and the cached constraints belong to the
 same examples, so a new C begins with an ascent on them; a scan then finds what is missing.

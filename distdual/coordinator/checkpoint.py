@@ -76,7 +76,7 @@ class Checkpoint:
     next: int = 0  # number of the next; never reused, since a failed write may still take effect
     files: dict[str, str] = field(default_factory=dict)  # objects of the last complete checkpoint, with digests
     ledger_bytes: int = 0  # in these objects
-    resumed: bool = False  # whether the run goes on from a checkpoint that was there
+    resumed: bool = False  # whether the run continues from an existing checkpoint
     due: float = field(init=False)
     _saved: Saved | None = None  # what was read and is not yet restored
 
@@ -102,7 +102,7 @@ class Checkpoint:
                 self.write(trainer)
             except (InputError, OSError) as error:
                 left = "the one before is kept" if self.whole else "there is none yet"
-                log.warning("no checkpoint was written, and training goes on; %s: %s", left, error)
+                log.warning("no checkpoint was written, and training continues; %s: %s", left, error)
             took = time.monotonic() - begin
             self.due = time.monotonic() + max(self.every, REST * took)
 
@@ -110,9 +110,9 @@ class Checkpoint:
         try:
             self.write(trainer)
         except (InputError, OSError) as error:
-            last = "--resume goes on from the one before" if self.whole else "there is none to go on from"
-            raise Suspended(f"ended on request; no checkpoint could be written, {last}: {error}") from None
-        raise Suspended(f"ended on request; the checkpoint is in {self.folder}: go on with --resume")
+            last = "--resume continues from the one before" if self.whole else "there is no earlier one"
+            raise Suspended(f"stopped on request; no checkpoint could be written, {last}: {error}") from None
+        raise Suspended(f"stopped on request; the checkpoint is in {self.folder}: continue with --resume")
 
     @contextlib.contextmanager
     def kept(self, current: Callable[[], Trainer]) -> Iterator[None]:
@@ -126,12 +126,12 @@ class Checkpoint:
             trainer = current()
             if not trainer.state.totals.rounds:
                 raise
-            place = f"the checkpoint is in {self.folder}: go on with --resume"
+            place = f"the checkpoint is in {self.folder}: continue with --resume"
             try:
                 self.terminated()  # raises if another process may have taken over the run
                 self.write(trainer)
             except (InputError, OSError, ClusterError):
-                place = "--resume goes on from the last checkpoint" if self.whole else "there is no checkpoint"
+                place = "--resume continues from the last checkpoint" if self.whole else "there is no checkpoint"
             raise type(error)(f"{error}; {place}") from None
 
     def write(self, trainer: Trainer) -> None:
@@ -200,7 +200,7 @@ class Checkpoint:
         if self._saved.more_data:
             raise InputError(
                 f"{self.folder}: shards were appended to the data set since; a latent problem has no latent values for "
-                "their examples: begin anew without --resume, with solver.start if there is a model"
+                "their examples: start again without --resume, with solver.start if there is a model"
             )
         self.restore(run.trainer)
         with self._naming_damage():
@@ -225,7 +225,7 @@ class Checkpoint:
     def _read(self, name: str, digest: str) -> bytes:
         content = self.folder.read(name)
         if hashlib.sha256(content).hexdigest() != digest:
-            raise InputError(f"{self.folder}/{name}: damaged: it is not what was written; begin anew without --resume")
+            raise InputError(f"{self.folder}/{name}: damaged: it is not what was written; start again without --resume")
         return content
 
     def _remove_older(self) -> None:
@@ -246,7 +246,7 @@ class Checkpoint:
         elif old != new:
             raise InputError(
                 f"{self.folder}: the checkpoint is of a run with {section} = {old}, this one has {new}; "
-                "resume with the same, or begin anew without --resume and with output.overwrite=true"
+                "resume with the same, or start again without --resume and with output.overwrite=true"
             )
 
     def _check_data(self, old: dict[str, Any], dataset: Dataset) -> bool:
@@ -281,11 +281,11 @@ def open_checkpoint(output: Location, *, overwrite: bool, resume: bool, **told: 
     there = checkpoint.folder.exists(MANIFEST)
     check_output(output, overwrite=overwrite)
     if resume and not there:
-        log.warning("there is no checkpoint in %s: training begins anew", output)
+        log.warning("there is no checkpoint in %s: training starts from scratch", output)
     if there and not resume and not overwrite:
         raise InputError(
-            f"{checkpoint.folder}: a checkpoint of a run that has not ended; go on with --resume, "
-            "or set output.overwrite=true to begin anew"
+            f"{checkpoint.folder}: a checkpoint of a run that has not ended; continue with --resume, "
+            "or set output.overwrite=true to start from scratch"
         )
     return checkpoint, there and resume
 

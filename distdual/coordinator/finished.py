@@ -1,4 +1,4 @@
-"""The model of a finished run, which a run that resumes need not train again."""
+"""The model of a finished run, which `--resume` returns without training again."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ from distdual.solver.regularizer import Prior
 
 
 def finished_model(config: Config, problem: Problem, prior: Prior, dataset: Dataset, output: Location) -> Model | None:
-    """The model at `output` if a run with this config on this data set made it, and need not go on."""
+    """The model at `output` if a run with this config on this data set made it, and has nothing left to do."""
     if not output.exists("model.json"):
         return None
     model = load_model(output, config.problem.kind if is_own(config.problem.kind) else None)
@@ -53,7 +53,7 @@ def facts_of(model: Model) -> dict[str, Any]:
     try:
         return facts(model.config, stated(model.problem), model.prior, model.data.fingerprint)
     except (KeyError, TypeError, AttributeError):
-        return {}  # of a version that recorded less
+        return {}  # written by a version that recorded less
 
 
 def differing(mine: dict[str, Any], theirs: dict[str, Any]) -> str | None:

@@ -119,11 +119,11 @@ class LatentRun:
                 self.best = ended
             if self.restart + 1 == self.problem.restarts or self.trainer.solver.should_stop():
                 break
-            self._begin_anew()
+            self._restart()
         best, seconds = self.best, self.trainer.state.seconds
         return LatentOutcome(best.outcome(total_of(self.spent), seconds), best.completed, best.trace, self.reached)
 
-    def _begin_anew(self) -> None:
+    def _restart(self) -> None:
         """Restart from other latent values; the clock and the run log continue."""
         before, self.trainer = self.trainer, self.new_trainer()
         self.trainer.state.continue_log(before.state)

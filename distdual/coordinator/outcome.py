@@ -14,7 +14,7 @@ from distdual.solver.solver import Solver
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run, finished or interrupted, has reached."""
+    """The result of a run, finished or interrupted."""
 
     w: Floats
     certificate: Certificate

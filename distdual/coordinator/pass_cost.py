@@ -1,7 +1,7 @@
-"""The declared cost of a pass, in ascent updates of one row, by which a schedule weighs it against ascent.
+"""The declared cost of a pass, in ascent updates of one row, with which a schedule compares it to the ascent.
 
-It follows from the config, the data set and the problem alone, never from the workers that happen to be there: runs
-take the same decisions on any cluster.
+It follows from the config, the data set and the problem alone, never from the available workers: runs take the same
+decisions on any cluster.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ READ_WORK = 40.0  # updates of a row in the time that reading it takes: memory g
 class PassCost(NamedTuple):
     per_example: float  # reading and oracle
     streamed_bytes: int  # that a pass reads; 0 where shards stay in memory
-    visits: int  # oracle calls that pay for an example, once it is read
+    visits: int  # oracle calls for an example that are worth their cost, once it is read
     why: str
 
 
@@ -40,11 +40,11 @@ def declared_cost(config: SolverConfig, dataset: TrainingData, problem: Problem)
 
 
 def is_streamed(config: SolverConfig, dataset: TrainingData, nbytes: int) -> tuple[bool, str]:
-    """Whether each pass reads the data set anew, and why; `nbytes` are those of its shards in memory."""
+    """Whether each pass reads the data set again, and why; `nbytes` are those of its shards in memory."""
     if config.stream != "auto":
         return config.stream == "yes", "as configured"
     if config.mode == "async":
-        return False, "or read while the ascent goes on"
+        return False, "or read during the ascent"
     if isinstance(dataset.location, Location) and dataset.location.remote:
         return True, "as they are on remote storage"
     size = f"{nbytes:.3g} bytes against {IN_MEMORY:.3g}"

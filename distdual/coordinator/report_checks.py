@@ -1,4 +1,4 @@
-"""What a worker's report must be before the coordinator uses it."""
+"""Checks of a worker's report before the coordinator uses it."""
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def check_constraints(where: str, found: Constraints, begin: int, end: int, n_we
 
 
 def check_own_rows(where: str, rows: Rows, n: int, n_weights: int) -> None:
-    """Rows that refer to a shard of this process are its own; all others have come over the wire."""
+    """Check rows that were sent by a worker; rows that refer to a shard of this process need no check."""
     try:
         check_rows(pack_rows(rows.trimmed()), n, n_weights)
     except InputError as error:

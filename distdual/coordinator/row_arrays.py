@@ -1,4 +1,4 @@
-"""Rows of constraints as arrays by name, and what these must be where they come from storage or over the wire."""
+"""Rows of constraints as arrays by name, and checks of those that come from storage or over the network."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def features(arrays: Arrays) -> Features:
 
 
 def check_rows(arrays: Arrays, n: int, n_weights: int) -> None:
-    """Refuse rows of constraints that are not n, or reach beyond the weights."""
+    """Refuse rows whose number is not n, or whose columns reach beyond the weights."""
     if not arrays:
         if n:
             raise InputError(f"{n} constraints without rows")

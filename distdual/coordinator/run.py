@@ -158,7 +158,7 @@ def trainer_maker(
 
 
 def check_resumed(model: Model, output: Location, dataset: Dataset, executor: Executor, checkpoint: Checkpoint) -> None:
-    """Recompute what a resumed run is about to certify, as what it resumed from is a stored file like any other.
+    """Recompute what a resumed run is about to certify: its checkpoint may have been changed like any stored file.
 
     A summary of the dual cannot be rebuilt, and `verify` says so; latent values are those of the last problem.
     """

@@ -1,4 +1,4 @@
-"""What a run starts from, as its configuration says: locations, problem, prior and first model."""
+"""The inputs of a run, opened from its configuration: locations, problem, prior and first model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from distdual.solver.regularizer import Prior
 
 @dataclass(frozen=True, slots=True)
 class RunInputs:
-    """What a run starts from, opened and checked."""
+    """The inputs of a run, opened and checked."""
 
     config: Config
     output: Location

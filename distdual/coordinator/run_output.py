@@ -58,11 +58,11 @@ def is_alone(output: Location, checkpoint: Checkpoint) -> bool:
 
 
 class UnsavedError(InputError):
-    """A run is over, but its model could not be saved in its place."""
+    """A run has ended, but its model could not be saved at output.url."""
 
 
 def save_result(model: Model, config: Config, claim: Claim, checkpoint: Checkpoint, trainer: Trainer) -> None:
-    """Save the model of a finished run; if that fails, keep what was reached and say how to go on."""
+    """Save the model of a finished run; if that fails, keep the model elsewhere and say how to continue."""
     output = output_of(config)
     try:
         model.save(output, overwrite=config.output.overwrite, claim=claim)
@@ -75,8 +75,8 @@ def kept_as(model: Model, output: Location, checkpoint: Checkpoint, trainer: Tra
     """Where a model that cannot be saved is kept, and what to do about it."""
     with contextlib.suppress(InputError, OSError):
         checkpoint.write(trainer)
-        return f"the checkpoint is in {checkpoint.folder}: go on with --resume"
-    last = "; --resume goes on from the last checkpoint" if checkpoint.whole else ""
+        return f"the checkpoint is in {checkpoint.folder}: continue with --resume"
+    last = "; --resume continues from the last checkpoint" if checkpoint.whole else ""
     with contextlib.suppress(InputError, OSError):
         folder = tempfile.mkdtemp(prefix="distdual-model-")
         model.save(Location(folder))

@@ -21,7 +21,7 @@ class RunState:
 
     best_w: Floats
     best_upper: float = np.inf
-    best_rounding: float = 0.0  # what `best_upper` leaves for it
+    best_rounding: float = 0.0  # the part of `best_upper` that covers it
     best_version: int = -1  # −1 until an upper bound is certified
     best_estimate: float = np.inf  # of P(w), where inference is inexact
     estimate: float = np.inf  # of the gap, from losses at different weights

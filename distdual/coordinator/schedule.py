@@ -84,7 +84,7 @@ class Limits:
 
 
 class Cause(StrEnum):
-    """Why a run stops, for code that has to choose."""
+    """Why a run stops, as a code for programs."""
 
     TARGET = "target"  # the proven gap is small enough
     ESTIMATE = "estimate"  # the same of an estimated gap, where inference is inexact
@@ -179,7 +179,7 @@ def after_scan(plan: Ascent, unseen: float, target: float, climbed: float) -> As
 
     Only the ascent can close a gap of the cached problem above that share. The next scan finds less than this one, so
     an ascent to what it will find saves a pass. `climbed` is the work of all ascents relative to that of all passes:
-    where it is large, a pass is the cheaper step.
+    if it is large, a pass is the cheaper step.
     """
     tolerance = max(CACHE_GAP_SHARE * target, unseen * (NEXT_SCAN_SHARE if climbed <= ASCENT_DOMINATES else 1.0))
     if not plan.slope or tolerance > plan.tolerance:

@@ -83,7 +83,7 @@ def restore(trainer: Trainer, state: State, ledger: Iterable[bytes], *, more_dat
 
 
 def check_state(trainer: Trainer, state: State, values: Mapping[str, Any]) -> None:
-    """Refuse a state that kernels could not survive."""
+    """Refuse a state with which kernels could crash."""
     STATE("state.json", values)
     cache, partition, first = trainer.solver.cache, trainer.partition, trainer.partition.first
     n = check_constraint_columns(state.constraints, cache, int(first[-1]))

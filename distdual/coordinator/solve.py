@@ -84,6 +84,6 @@ def log_again(trainer: Trainer, tell: Callable[[Round], None]) -> None:
 
 def foreign(checkpoint: Checkpoint, why: str) -> InputError:
     return InputError(
-        f"{checkpoint.folder}: does not belong to the data: {why}; begin anew without --resume and with "
+        f"{checkpoint.folder}: does not belong to the data: {why}; start again without --resume and with "
         "output.overwrite=true"
     )

@@ -1,4 +1,4 @@
-"""Which C is the best? A path of certified models over all C, each fold's and that of all data, from one cache each.
+"""Selection of C: certified models along a path of C, for each fold and for all data, each path from one cache.
 
 Every fold is trained on the examples outside it and scored on its own, by the same workers that scan. The model at the
 C with the best mean score is then trained on all examples and saved.
@@ -186,7 +186,7 @@ def parse_values(told: str) -> list[float]:
 
 
 def check_supported(config: Config) -> None:
-    """What a path cannot do is refused, not left aside."""
+    """Refuse settings that a path does not support."""
     solver = config.solver
     for name, told in (
         ("solver.start", solver.start is not None),

@@ -38,7 +38,7 @@ from distdual.errors import InputError
 from distdual.kernels.rounding import MARGIN
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Ints
 
-CHANGED_ON_THE_WAY = "FlexibleChecksumError"  # botocore's: the object has another checksum than its server says
+CHANGED_ON_THE_WAY = "FlexibleChecksumError"  # raised by botocore if an object differs from its server's checksum
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ class Dataset:
 
     @property
     def shard_bytes(self) -> int:
-        """Bytes of a shard in memory, on the average."""
+        """Bytes of a shard in memory, on average."""
         return self.nbytes // self.n_shards
 
     @property
@@ -112,7 +112,7 @@ class Dataset:
 
     @cached_property
     def _rank(self) -> NDArray[np.int32]:
-        """Index in `classes` of each stored label code."""
+        """The index in `classes` of each stored label code."""
         return np.array([self.classes.index(label) for label in self.layout.labels], dtype=np.int32)
 
     @cached_property
@@ -137,13 +137,13 @@ class Dataset:
     def read(self, number: int, *, check: bool = True) -> Read:
         """Shard `number` and the cost of reading it: one GET for each array, all at the same time.
 
-        Unless `check` is off, a shard that is not what `prepare` wrote is an error. What no kernel could survive always
-        is: a checksum protects against accidents only.
+        A shard that differs from what `prepare` wrote is an error, unless `check` is off. Values with which kernels
+        could crash are always an error: a checksum protects against accidents only.
         """
         lengths = dict(zip(self.layout.axes, self.lengths[number].tolist(), strict=True))
         chunks = self.chunks.read(number, lengths)
         arrays = {name: chunk.values for name, chunk in chunks.items()}
-        first = self.layout.arrays[0].name  # where it is not compressed, its checksum is known already
+        first = self.layout.arrays[0].name  # its checksum is known if it is not compressed
         intact = checksum_of(arrays, self.layout, chunks[first].crc) == self.checksum[number]
         where = f"{self.location}: shard {number}"
         if check and not intact:
@@ -209,7 +209,7 @@ def natural(label: str) -> tuple[float, str]:
 def open_dataset(location: Location) -> Dataset:
     """Open the data set at `location`: one GET for what describes it, then one for each of three small tables.
 
-    A storage that does not answer is an error at once: the address may be wrong. Shards are read patiently.
+    Storage that does not answer is an error at once, since the address may be wrong. Reads of shards are retried.
     """
     store = StrictStore(zarr_store(location, read_only=True))
     try:
@@ -217,7 +217,7 @@ def open_dataset(location: Location) -> Dataset:
     except InputError as error:
         if not isinstance(error, DamagedError) and CHANGED_ON_THE_WAY not in str(error):
             raise
-        return dataset_at(location, store)  # what was damaged on its way only is whole the second time
+        return dataset_at(location, store)  # damage during transfer does not happen twice
 
 
 def dataset_at(location: Location, store: StrictStore) -> Dataset:
@@ -240,15 +240,15 @@ def dataset_in(location: Location, store: StrictStore) -> Dataset:
     return Dataset(location, layout, lengths, largest_norm, checksum, Chunks(location, layout, codecs), texts)
 
 
-KEPT_OPEN = 4  # data sets a process works on at a time; older ones need not stay open
+KEPT_OPEN = 4  # data sets that a process keeps open
 _opened: dict[str, Dataset] = {}
 _opening = threading.Lock()
 
 
 def open_once(location: Location, fingerprint: str, n_shards: int) -> Dataset:
-    """The first shards of a data set, with this fingerprint, opened once a process; workers read all they do from it.
+    """The first shards of a data set with this fingerprint, opened once per process and shared by its tasks.
 
-    So a run goes on with what it began with when others are appended.
+    A run therefore continues with the shards it began with when others are appended.
     """
     key = json.dumps([location.url, dict(location.storage_options), location.retry_seconds, fingerprint], default=repr)
     with _opening:

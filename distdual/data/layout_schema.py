@@ -1,4 +1,4 @@
-"""What the stored description of a data set must be: its attributes, its Zarr arrays, its tables."""
+"""The schema of a data set's stored description: its attributes, its Zarr arrays, its tables."""
 
 import math
 from typing import Any
@@ -84,7 +84,7 @@ def check_zarr_array(where: str, metadata: dict[str, Any], spec: ArraySpec, chun
 
 
 def check_codecs(where: str, metadata: dict[str, Any]) -> list[int]:
-    """Refuse a way of storing that `prepare` does not use; returns the shape of chunks."""
+    """Refuse a way of storing that `prepare` does not use; return the shape of chunks."""
     ZARR_ARRAY(where, metadata)
     codecs = metadata["codecs"]
     found = [codec["name"] for codec in codecs]

@@ -16,10 +16,10 @@ class Options:
     """Options of `prepare` that do not depend on the source."""
 
     kind: str
-    """The problem it is for: the name of a built-in one, or "package.module:Class"."""
+    """The problem: the name of a built-in one, or "package.module:Class"."""
 
     shard_bytes: int | None = None
-    """Features of one shard, about; 16 MiB by default."""
+    """Approximate size of a shard's features; 16 MiB by default."""
 
     shuffle: int | None = None
     """A seed: the examples are written in random order. It also decides which go to the test part."""
@@ -35,7 +35,7 @@ class Options:
     """
 
     n_features: int | None = None
-    """Width of sparse rows, if it is more than what the sources show."""
+    """Width of sparse rows, if it exceeds the largest column of the sources."""
 
     compress: bool | None = None
     """Compress features; by default only sparse ones."""
@@ -62,7 +62,7 @@ class Options:
     def _check_append(self) -> None:
         for name, default in (("overwrite", False), ("shard_bytes", None), ("compress", None)):
             if getattr(self, name) != default:
-                raise InputError(f"append and {name} exclude each other: shards are like those that are there")
+                raise InputError(f"append and {name} exclude each other: new shards are stored like the existing ones")
         if self.test_fraction:
             raise InputError("append adds to one data set; name DEST/train or DEST/test, and leave test_fraction out")
 

@@ -1,4 +1,4 @@
-"""What the arrays of a stored shard must be before kernels, which check nothing, may read them.
+"""Checks of the arrays of a stored shard before kernels, which check nothing, read them.
 
 Each array is read once. A shard that stays in memory is checked once.
 """

@@ -59,13 +59,13 @@ def plain(value: Any) -> Any:
 
 
 def damaged(error: BaseException, sentence: str) -> InputError:
-    """The error's own sentence if it has one, else the given one around it."""
+    """The error's own sentence if it is an InputError, else `sentence` with the error in it."""
     own = f"{error}; prepare it again"
     return DamagedError(own if isinstance(error, InputError) else sentence.format(error))
 
 
 def separator_of(location: Location, group: zarr.Group, layout: Layout) -> str:
-    """What stands between the numbers in the names of chunks, the same in all arrays."""
+    """The separator in the names of chunks, which is the same in all arrays."""
     encodings = [array_of(group, spec.name).metadata.to_dict()["chunk_key_encoding"] for spec in layout.arrays]
     for separator in SEPARATORS:
         if all(found == {"name": "default", "configuration": {"separator": separator}} for found in encodings):

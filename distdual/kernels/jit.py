@@ -27,7 +27,7 @@ FLAGS: dict[str, Any] = {
 CALLED_FROM_PYTHON: dict[str, Any] = {
     "nogil": True,  # a worker's threads scan different shards at once
 }
-COUNTING = {"_nrt": True}  # said everywhere: else a kernel takes it from whoever compiles it first
+COUNTING = {"_nrt": True}  # set everywhere: else a kernel inherits it from the first caller that compiles it
 BARE = {"_nrt": False}  # counting the references to arrays costs more than a narrow row: 110 ns a visit became 30
 
 BOUNDSCHECK = os.environ.get("DISTDUAL_BOUNDSCHECK") == "1"  # for debugging: an index out of range is an IndexError

@@ -146,7 +146,7 @@ class Model:
         files = {
             "certificate.json": to_json({**self.certificate, "sha256": digests}),
             **files,
-        }  # first: shows who wrote
+        }  # first: shows which version wrote it
         about = to_json(
             {
                 "format": 1 if isinstance(self.dual, Dual) else MODEL_FORMAT,

@@ -1,4 +1,4 @@
-"""Rows straight from files, made into the features that a model knows; labelled or not, one or any number."""
+"""Raw rows from files, converted to a model's features; labelled or not, in any number."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ class RawShard(NamedTuple):
 
 
 def is_raw(place: Location) -> bool:
-    """Whether files of rows are there, and no data set."""
+    """Whether the input is files of rows rather than a data set."""
     if is_pattern(place):
         return True
     fs, path = place.filesystem()
@@ -38,7 +38,7 @@ def is_raw(place: Location) -> bool:
 
 
 def is_dataset(place: Location) -> bool:
-    """Whether zarr.json tells of a data set of ours, complete or not."""
+    """Whether zarr.json describes a distdual data set, complete or not."""
     return place.exists("zarr.json") and b'"distdual"' in place.read("zarr.json")
 
 

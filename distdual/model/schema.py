@@ -1,4 +1,4 @@
-"""What model.json, certificate.json and run.json of a model folder must be; arrays are checked where they are read."""
+"""The schema of model.json, certificate.json and run.json; arrays are checked where they are read."""
 
 from distdual.schema import anything, choice, each, flag, maybe, number, table, table_of, text, whole
 

@@ -16,7 +16,7 @@ from distdual.report.round_log import Round
 
 @contextlib.contextmanager
 def progress(verbose: int, target: float) -> Iterator[Callable[[Round], None]]:
-    """Yield what each round is told to: nothing unless `verbose`, else a notebook's table or the terminal's display."""
+    """Yield the receiver of rounds: none unless `verbose`, else a notebook's table or the terminal's display."""
     if not verbose:
         yield lambda _: None
         return

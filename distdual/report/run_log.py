@@ -16,7 +16,7 @@ from distdual.report.round_log import Round
 
 log = logging.getLogger(__name__)
 
-LOG_ROOM = 1 << 14  # bytes that a log file needs at the least
+LOG_ROOM = 1 << 14  # free bytes that a log file needs
 
 
 class About(NamedTuple):

@@ -1,6 +1,6 @@
 """MLflow and TensorBoard logs, for the settings in [output]; both are optional packages, imported on use.
 
-A service that is unavailable at the start is an InputError. One that fails later is logged once, and training goes on.
+A service that is unavailable at the start is an InputError. A later failure is logged once, and training continues.
 """
 
 import json
@@ -166,7 +166,7 @@ class MlflowLog:
             call(*arguments, **more)
         except self.failures as error:
             self.alive = False
-            log.warning("output.mlflow: training goes on without %s: %s", self.uri, first_sentence(error))
+            log.warning("output.mlflow: training continues without %s: %s", self.uri, first_sentence(error))
 
 
 def first_sentence(error: BaseException) -> str:

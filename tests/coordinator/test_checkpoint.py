@@ -59,7 +59,7 @@ def after(n: int) -> Callable[[], bool]:
 
 
 def suspend(config: dict[str, Any], rounds: int = 3, **options: Any) -> None:
-    with pytest.raises(Suspended, match=r"ended on request; the checkpoint is in .*/checkpoint: go on with --resume"):
+    with pytest.raises(Suspended, match=r"stopped on request; .*/checkpoint: continue with --resume"):
         train(config, terminated=after(rounds), **options)
 
 
@@ -138,7 +138,7 @@ def test_the_command_line_goes_on_after(cluster: str, end: signal.Signals, tmp_p
         place = f"{tmp_path}/model/checkpoint"
         assert (code, out) == (1, ""), err
         assert err.splitlines()[-1] == (
-            f"distdual: ended on request; the checkpoint is in {place}: go on with --resume"
+            f"distdual: stopped on request; the checkpoint is in {place}: continue with --resume"
         )
         assert described["rounds"] == before
     resumed = distdual("train", "run.toml", "--resume", "--json", cwd=tmp_path)
@@ -313,7 +313,7 @@ def test_the_gap_may_change_when_a_run_goes_on(tmp_path: Path) -> None:
 def test_without_a_checkpoint_resume_begins_anew_and_says_so(tmp_path: Path, caplog: Any) -> None:
     with caplog.at_level(logging.WARNING):
         train(told(tmp_path), resume=True)
-    assert caplog.messages == [f"there is no checkpoint in {tmp_path}/model: training begins anew"]
+    assert caplog.messages == [f"there is no checkpoint in {tmp_path}/model: training starts from scratch"]
 
 
 def test_without_resume_a_checkpoint_is_not_lost_unless_asked_for(
@@ -323,7 +323,7 @@ def test_without_resume_a_checkpoint_is_not_lost_unless_asked_for(
     suspend(config)
     (tmp_path / "run.toml").write_text("\n".join(toml(config)))
     refused = call(capsys, "train", tmp_path / "run.toml")
-    assert_refused(refused, "model/checkpoint: a checkpoint of a run that has not ended; go on with --resume")
+    assert_refused(refused, "model/checkpoint: a checkpoint of a run that has not ended; continue with --resume")
     before = list((tmp_path / "model" / "dual").iterdir())
     whole = train({**config, "output": {**config["output"], "overwrite": True}})
     assert whole.history[0].version == 1
@@ -374,14 +374,14 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning(first: int, tmp_path: 
         result = train(told(tmp_path, output={"checkpoint_every": OFTEN}))
     assert result.certificate["certified"]
     kept = "the one before is kept" if first else "there is none yet"
-    assert f"no checkpoint was written, and training goes on; {kept}" in caplog.messages[0]
+    assert f"no checkpoint was written, and training continues; {kept}" in caplog.messages[0]
     assert not (tmp_path / "model" / "checkpoint").exists()
 
 
 def test_sigterm_says_so_where_no_checkpoint_can_be_written(tmp_path: Path) -> None:
     with (
         patch.object(Location, "write", full_disk(0)),
-        pytest.raises(Suspended, match=r"no checkpoint could be written, there is none to go on from: .*No space"),
+        pytest.raises(Suspended, match=r"no checkpoint could be written, there is no earlier one: .*No space"),
     ):
         train(told(tmp_path, slack="block:8"), terminated=after(3))
     assert not list((tmp_path / "model").rglob("*.npz"))

@@ -110,7 +110,7 @@ def test_the_command_line_goes_on_after_sigterm(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text("\n".join(toml(config)))
     code, _, err = ended_by(signal.SIGTERM, tmp_path)
     assert code == 1
-    assert err.splitlines()[-1].endswith("model/checkpoint: go on with --resume")
+    assert err.splitlines()[-1].endswith("model/checkpoint: continue with --resume")
     resumed = distdual("train", "run.toml", "--resume", "--json", cwd=tmp_path)
     assert resumed.code in (0, 1), resumed.err
     train({**config, "output": {"url": str(tmp_path / "whole")}})

@@ -144,9 +144,9 @@ def test_a_cancelled_job_leaves_a_checkpoint_to_go_on_from_and_nothing_on_worker
     assert len(left_behind(client)) > 0
     ran = call(capsys, "cancel", job.id, "--scheduler", address)
     assert ran.code == 0
-    assert f"job        {job.id}: cancelled, ended on request; the checkpoint is in {model}" in ran.out
+    assert f"job        {job.id}: cancelled, stopped on request; the checkpoint is in {model}" in ran.out
     assert call(capsys, "status", job.id, "--scheduler", address).code == 1
-    with pytest.raises(Suspended, match="ended on request"):
+    with pytest.raises(Suspended, match="stopped on request"):
         job.result()
     lower = checkpoint_of(model)["lower"]
     assert lower > 0

@@ -117,7 +117,7 @@ def test_an_mlflow_store_that_fails_later_is_logged_once(
         log.begin(About({"output": {"url": "a"}}, 1, 1))
         log.write(round_of(asynchronous()[5]))
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "training goes on without" in caplog.text
+    assert "training continues without" in caplog.text
 
 
 @pytest.mark.parametrize(

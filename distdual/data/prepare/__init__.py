@@ -5,7 +5,7 @@ api         the functions that write a data set from files or arrays
 pipeline    the stream of blocks through checks, scaling, split and shuffle into a data set
 shuffle     external shuffle: random order for more examples than fit in memory
 shard_cuts  chunk lengths, and the examples at which one shard ends and the next begins
-destination  what stands where a data set is to be written
+destination  the check of the place where a data set is to be written
 zarr_arrays  Zarr arrays whose descriptions are written apart from their chunks
 writer      the writer of a data set
 appender    the writer that appends shards to a data set

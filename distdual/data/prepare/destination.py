@@ -1,4 +1,4 @@
-"""What stands where a data set is to be written: nothing, a data set to replace, or something that is kept."""
+"""The check of a destination: it is empty, holds a data set to replace, or holds something to keep."""
 
 import contextlib
 import re
@@ -20,7 +20,7 @@ class There(NamedTuple):
 
 
 def found_at(location: Location, *, overwrite: bool) -> There | None:
-    """The data set to replace, or None if there is none, at the most what an interrupted `prepare` left.
+    """The data set to replace; None if there is nothing, or only what an interrupted `prepare` left.
 
     Raises if something else is there, or if a data set is there and must not be replaced.
     """
@@ -55,7 +55,7 @@ def is_complete(location: Location) -> bool:
 
 
 def separator_at(location: Location) -> str:
-    """What stands between the numbers in the names of chunks, of a data set that may be damaged."""
+    """The separator in the names of chunks, of a data set that may be damaged."""
     try:
         return open_dataset(location).layout.separator
     except DamagedError:

@@ -45,7 +45,7 @@ class Files(NamedTuple):
     arrays: ArrayNames = ArrayNames()
 
     def formats(self, spec: DataSpec) -> list[str]:
-        """The format of each file, guessed where it is not told."""
+        """The format of each file, guessed if it is not given."""
         return [self.format or guess_format(file, spec) for file in self.files]
 
 
@@ -112,10 +112,9 @@ def file_source(file: Location, format: str, labels: Location | None, arrays: Ar
 
 
 def guess_format(file: Location, spec: DataSpec) -> str:
-    """What the name or the first bytes of a file tell.
+    """The format that the name or the first bytes of a file suggest.
 
-    Text is svmlight if its first example is, and one of the first has features. A bad line further on is for the parser
-    to name.
+    Text is svmlight if its first example is, and one of the first has features. The parser reports bad lines.
     """
     if is_zarr(file):
         return "zarr"

@@ -35,7 +35,7 @@ class Shuffler:
     """Takes blocks and returns them in random order; memory stays near twice the budget.
 
     Use as a context manager: the files it makes, in the folder for temporary files (TMPDIR), have no name there and
-    are gone when it is left, or when the process ends in whatever way.
+    disappear when it is left, or when the process ends.
     """
 
     def __init__(self, seed: np.random.SeedSequence, budget_bytes: int = BUDGET_BYTES) -> None:
@@ -74,7 +74,7 @@ class Shuffler:
             with Shuffler(seed, self.budget_bytes) as bucket:
                 for block in read_blocks(self.buckets[k]):
                     bucket.add(block)
-                self.buckets[k].close()  # frees the disk as soon as may be
+                self.buckets[k].close()  # frees the disk as early as possible
                 yield from bucket.drain()
 
     def _from_memory(self) -> Iterator[Block]:

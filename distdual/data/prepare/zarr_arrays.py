@@ -9,7 +9,7 @@ from zarr.core.group import ConsolidatedMetadata, GroupMetadata
 
 from distdual.data.layout import ATTRIBUTES, Layout
 
-WRITE_ZEROS: Any = {"write_empty_chunks": True}  # lives in array objects: one that is opened anew would skip zeros
+WRITE_ZEROS: Any = {"write_empty_chunks": True}  # of array objects: one that is opened again would skip zeros
 
 
 def resized(array: "zarr.Array[Any]", length: int) -> "zarr.Array[Any]":

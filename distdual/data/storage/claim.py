@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 BEAT = 10.0  # seconds between two renewals
 LEASE = 60.0  # seconds without one after which a claim is void: several may fail, or the process be stopped
-CLAIM_TRIES = 5  # at a claim that others take and release at the same moment
+CLAIM_TRIES = 5  # attempts at a claim that others take and release at the same moment
 
 
 class TakenError(InputError):
@@ -89,7 +89,7 @@ class LockedClaim:
         holder = parsed(content)
         if owner is None or holder.get("owner") != owner:
             raise TakenError(taken(self.location, holder))
-        self.path.unlink(missing_ok=True)  # what the earlier attempt has locked is no longer the claim
+        self.path.unlink(missing_ok=True)  # the file that the earlier attempt has locked is no longer the claim
 
     def _sign(self, file: int, owner: str | None) -> int:
         """Write down who holds the claim; a full disk is noticed here."""
@@ -222,7 +222,7 @@ def signature(owner: str | None, **more: Any) -> bytes:
 def parsed(content: bytes) -> dict[str, Any]:
     try:
         found = json.loads(content)
-    except ValueError:  # its holder is just writing it
+    except ValueError:  # its holder is writing it at this moment
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -249,7 +249,7 @@ def started(pid: int) -> str | None:
 
 
 def now() -> float:
-    """Seconds on a clock that goes on while the machine sleeps, where there is one."""
+    """Seconds on a clock that includes the time a machine sleeps, if there is one."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 

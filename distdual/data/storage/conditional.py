@@ -13,7 +13,7 @@ from typing import Any
 from distdual.data.storage.location import PARTIAL, Location, error_code, write_local, write_synced
 from distdual.errors import InputError
 
-REFUSED = ("PreconditionFailed", "ConditionalRequestConflict")  # how S3 says that a condition does not hold
+REFUSED = ("PreconditionFailed", "ConditionalRequestConflict")  # S3's codes for a condition that does not hold
 
 
 class ChangedError(InputError):

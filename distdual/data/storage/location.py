@@ -27,17 +27,17 @@ PARTIAL = ".partial"  # ends the name of a local file that is being written
 CLAIM = "claim.json"  # in a folder that is being written, see claim.py
 
 # Defaults for S3, which storage_options override. A server that is down is noticed in about a second, one
-# that hangs in a minute or two; s3fs and botocore each try twice. How long a run goes on trying is `retry_seconds`.
+# that hangs in a minute or two; s3fs and botocore each try twice. `retry_seconds` limits the retries of a run.
 S3_PATIENCE = {"connect_timeout": 5, "read_timeout": 10, "retries": {"mode": "standard", "total_max_attempts": 2}}
 S3_TRIES = 2
-REFUSALS = {  # what S3 says of credentials, and what it means
+REFUSALS = {  # S3's codes for bad credentials, and their meaning
     "RequestTimeTooSkewed": "the storage refuses the clock of this machine, which is minutes off; set it",
     "InvalidAccessKeyId": "the storage does not know the access key; check the credentials",
     "SignatureDoesNotMatch": "the secret does not belong to the access key; check the credentials",
     "ExpiredToken": "the session token has expired; get new credentials",
     "InvalidToken": "the storage does not know the session token; get new credentials",
 }
-LIBRARIES = ("botocore", "aiobotocore", "aiohttp", "urllib3")  # what they raise is a matter of the storage
+LIBRARIES = ("botocore", "aiobotocore", "aiohttp", "urllib3")  # their exceptions come from the storage
 MOST_REMOVED = 1000  # files in one request
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries; each is about twice the one before
 S3_OPTIONS = {"max_concurrency": 1}  # with more, s3fs requests the size of each object before reading it
@@ -62,7 +62,7 @@ class Location:
 
     url: str
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    retry_seconds: float = 0.0  # for so long a request that a remote storage fails to answer is made again
+    retry_seconds: float = 0.0  # how long a failed request to remote storage is retried
 
     def __post_init__(self) -> None:
         check_url("the location", self.url)
@@ -75,11 +75,11 @@ class Location:
         return replace(self, url=f"{self.url}/{name}")
 
     def patient(self, seconds: float) -> "Location":
-        """The same folder, on which a storage that fails for a while is waited for."""
+        """The same folder, whose failed requests are retried for so many seconds."""
         return replace(self, retry_seconds=seconds)
 
     def absolute(self) -> "Location":
-        """The same folder whatever the process's own is: what is sent to workers and written down."""
+        """The same folder, independent of the working directory: for workers and for records."""
         if self.remote or "://" in self.url:
             return self
         return replace(self, url=os.path.abspath(self.url))

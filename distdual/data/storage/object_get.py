@@ -20,7 +20,7 @@ from distdual.data.storage.location import Location, check_regular
 Bytes = NDArray[np.uint8]
 Fetch = Callable[[str], Bytes]  # from the name of an object below a location to all of it, in memory of its own
 
-CONNECTIONS = 32  # to one server from one process; more readers than that wait for one another
+CONNECTIONS = 32  # connections of one process to one server
 
 # The settings of s3fs that matter to a GET and mean the same to botocore, and those that do not matter to it. With any
 # other, s3fs reads.
@@ -65,7 +65,7 @@ def from_s3(client: Any, options: dict[str, str], bucket: str, key: str) -> Byte
     content = np.empty(int(answer["ContentLength"]), dtype=np.uint8)
     with contextlib.closing(answer["Body"]) as body:
         fill(content, direct_readinto(body))
-        body._raw_stream.release_conn()  # what is read to its end need not be closed: the connection is used again
+        body._raw_stream.release_conn()  # read to its end, so the connection can be used again
     return content
 
 

@@ -44,16 +44,16 @@ class LatentProblem(Problem):
     """True if an example has a latent value for each of its tokens, not just one."""
 
     starts: ClassVar[tuple[str, ...]]
-    """Kinds of models to begin with."""
+    """Kinds of models that a warm start accepts."""
 
     rounds: int = 50
-    """Convex problems to solve, at the most; fewer where the objective stops falling before."""
+    """Largest number of convex problems to solve; fewer if the objective stops falling earlier."""
 
     restarts: int = 1
-    """How often to begin anew with other latent values; the model with the lowest objective is kept."""
+    """Number of runs from different initial latent values; the model with the lowest objective is kept."""
 
     init: str = "guess"
-    """The latent values to begin with: a "guess" of the problem's own, or "random" ones."""
+    """Initial latent values: the problem's own "guess", or "random"."""
 
     def __post_init__(self) -> None:
         check_choice("problem.init", self.init, ["guess", "random"])
@@ -99,7 +99,7 @@ class LatentProblem(Problem):
         raise NotImplementedError
 
     def settle(self, old: Int32s, new: Int32s) -> Int32s:  # noqa: ARG002
-        """The latent values of all examples to go on with: of each the new one or the old one."""
+        """The latent values of all examples to continue with: for each the new one or the old one."""
         return new
 
     def completed(self, shard: Shard, values: Int32s) -> "Completed":

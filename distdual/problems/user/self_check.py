@@ -22,13 +22,13 @@ from distdual.problems.user.latent import LatentUserProblem
 from distdual.problems.user.problem import UserProblem
 from distdual.problems.user.time_limit import OvertimeError, time_limit
 
-N_EXAMPLES = 40  # that are looked at
+N_EXAMPLES = 40  # examples to test
 MOST_OUTPUTS = 10_000  # of an example that are tried
 N_RANDOM = 20  # outputs tried where they cannot be listed
 EXACT = 1e-6  # relative to ||w|| ||φ||: feature maps may be computed in float32
 CHECK = 0.2  # share of an example's time limit that a whole check may take
 HANGS = "did not return within"
-MEASURE = 0.3  # seconds, at the least, to measure speed
+MEASURE = 0.3  # least seconds for a measurement of speed
 DEFAULTS: dict[str, Any] = {"n_features": 4, "classes": ["0", "1", "2"]}
 
 
