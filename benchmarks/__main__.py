@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def measured(folder: Path, names: list[str], repeat: int) -> Iterator[dict[str, Any]]:
-    """The record after each case and each measurement, so that a run that is cut off leaves what it has."""
+    """The record after each case and each measurement, so that an interrupted run keeps its measurements."""
     begin = time.perf_counter()
     suites = {name: SUITES[name] for name in names}
     known: dict[str, str] = {}
@@ -93,7 +93,7 @@ def record_of(begin: float, peers: dict[str, str], races: list[Any], tables: lis
 
 
 def probed(folder: Path, kind: str, only: tuple[str, ...] | None, known: dict[str, str]) -> dict[str, str]:
-    """What is wrong with each peer for this kind of problem, by name; nothing where it runs."""
+    """The reason why a peer cannot run this kind of problem, by name; empty for peers that run."""
     asked = [peer for peer in peers_for(kind) if only is None or peer.name in only]
     for peer in asked:
         if peer.name not in known:

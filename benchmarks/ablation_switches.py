@@ -9,7 +9,7 @@ NEVER = 1 << 40  # larger than any count
 
 
 def replace(owner: Any, name: str, new: Any) -> None:
-    """Replace a function or constant, which must be there: a switch of what was renamed would do nothing."""
+    """Replace a function or constant, which must exist: a switch for a renamed one would do nothing."""
     assert hasattr(owner, name), f"{owner} has no {name}"
     setattr(owner, name, new)
 
@@ -95,7 +95,7 @@ def repeated_visits() -> None:
 
 
 def prefetch() -> None:
-    """Rows are not brought into the processor's cache ahead of their visits."""
+    """No prefetching of rows into the processor's cache."""
     from distdual.solver import sweep
 
     replace(sweep, "SOON", NEVER)

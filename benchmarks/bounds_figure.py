@@ -1,4 +1,4 @@
-"""The picture of bounds that close, in README.md and docs/index.md, drawn from a run log.
+"""The figure of converging bounds in README.md and docs/index.md, drawn from a run log.
 
     python -m benchmarks.bounds_figure RUN.jsonl [--out docs/bounds.svg]
 

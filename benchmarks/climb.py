@@ -39,7 +39,7 @@ class Tries(NamedTuple):
 
 
 def climb(case: Case, peer: Peer, objective: Objective, limit: float) -> Iterator[Point]:
-    """Harder and harder until the goal is reached, then in between; stops early when `limit` seconds would be over."""
+    """Fits of growing effort until the goal is reached, then of efforts in between, within `limit` seconds."""
     fit, ladder, spent, last = peer.ready(case), peer.ladder(case), 0.0, 0.0
     low: float | None = None
     effort: float | None = ladder.first
@@ -61,7 +61,7 @@ def climb(case: Case, peer: Peer, objective: Objective, limit: float) -> Iterato
 
 
 def next_effort(ladder: Ladder, too_little: float | None, enough: float | None) -> float | None:
-    """What to try after these; None once it is known well enough, or there is nothing harder."""
+    """The next effort to try; None once the least one is known well enough, or no larger one is left."""
     if too_little is None:
         return None
     return ladder.harder(too_little) if enough is None else ladder.between(too_little, enough)
@@ -89,7 +89,7 @@ def tries(case: Case, peer: Peer, objective: Objective, limit: float, folder: Pa
 
 
 def climb_apart(folder: Path, case: str, peer: str, lower: float, limit: float) -> tuple[list[Point], str]:
-    """The points that another process got to within `limit` seconds of fits, and why there are none."""
+    """The points that another process reached within `limit` seconds, and the reason if there are none."""
     command = [sys.executable, "-m", "benchmarks.climb", str(folder), case, peer, repr(lower), repr(limit)]
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)

@@ -1,6 +1,6 @@
 """Growth of the training cost with n: n doubles five times, and exponents are fitted to all six sizes.
 
-C stays as it is, so the problem gets harder, too, as 1/2 ||w||² weighs less beside more loss. covtype is binary; the
+C stays the same, so larger problems are also harder: 1/2 ||w||² weighs less. covtype is binary; the
 synthetic chains have 8 tags, 32 features and 4 to 12 tokens.
 """
 

@@ -124,7 +124,7 @@ def standardised(train: Bags, test: Bags) -> tuple[Bags, Bags]:
 
 
 def hits(train: Bags, test: Bags, C: float) -> float:
-    """How many test bags are predicted rightly."""
+    """The number of test bags that are predicted correctly."""
     dataset = train.dataset()
     problem = Latent(n_features=train.x.shape[1], classes=dataset.classes, bias=1.0)
     w = fit(problem, dataset, C=C, gap=0.01).outcome.w

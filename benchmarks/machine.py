@@ -20,7 +20,7 @@ def memory(what: str) -> int:
 
 
 def machine() -> dict[str, Any]:
-    """Kind of processor, cores and memory; nothing that names the machine."""
+    """Processor model, cores and memory; no host name."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
     n_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -65,7 +65,7 @@ def take_in_advance(c: ctypes.CDLL) -> None:
 
 
 def load() -> float:
-    """Processes that want a core, averaged over the last minute: other work makes figures unsure."""
+    """The load average of the last minute: other work makes measurements unreliable."""
     return os.getloadavg()[0]
 
 

@@ -92,7 +92,7 @@ def spread(pool: ThreadPoolExecutor, parts: list[Any], job: Callable[[Any], Any]
 
 
 def scan(problem: Problem, w: Any, shards: Any) -> None:
-    """What is found is forgotten, shard by shard, as a worker does."""
+    """Results are discarded after each shard, as on a worker."""
     for shard in shards:
         problem.offenders(w, shard)
 

@@ -2,7 +2,7 @@
 
     P(w) = 1/2 ||w||² + C Σ_i cost_i ξ_i(w)      from the problem's exact oracle, in float64, over all training data
     D(α) = Σ α l − 1/2 ||Σ α x||²                 where a solver gives α: rows and margins rebuilt from the data
-    suboptimality = (P(w) − L) / P(w)             L is the best lower bound of P(w*) that anybody has proven
+    suboptimality = (P(w) − L) / P(w)             L is the best lower bound of P(w*) that any solver has proven
     score                                         means over the test data, as `distdual predict` tells them
 
 The shares of the shards come from `verification.check_shard`, with which `distdual verify` works.

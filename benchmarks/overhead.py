@@ -74,12 +74,12 @@ def write(folder: Path, n_shards: int) -> Any:
 
 
 def cpu_seconds(started: list[psutil.Process]) -> Any:
-    """Of this process, the scheduler and the workers: not disturbed by what else the machine does."""
+    """Processor time of this process, the scheduler and the workers, which other load does not affect."""
     return np.array([sum(process.cpu_times()[:2]) for process in (psutil.Process(), *started)])
 
 
 def one_pass(executor: DaskExecutor, n_shards: int, version: int, n_weights: int) -> tuple[float, float]:
-    """Seconds on the clock, and seconds that scans say they took."""
+    """Wall-clock seconds, and seconds that scans report."""
     executor.publish(version, np.eye(1, n_weights)[0] * 1e6)  # hardly an offender: what these cost is their own size
     begin = time.perf_counter()
     reports = list(executor.reports([Scan(shard, version, NOTHING) for shard in range(n_shards)]))

@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def figures(goal: Goal, make: Callable[[str], Case], solve: Solve, options: dict[str, Any]) -> dict[str, Any]:
-    """What one run to the goal took, and which bounds it missed."""
+    """The costs of one run to the goal, and the bounds that it exceeded."""
     case = replace(make(goal.case), C=goal.C)
     found = solve(case, goal.gap, {**case.options, **options})
     print(f"{case.name} C={goal.C:g} gap={goal.gap:g}: {found['passes']} passes", file=sys.stderr, flush=True)
@@ -163,7 +163,7 @@ def stored(server: Any, case: Case, n_shards: int) -> tuple[Location, int]:
 
 
 def problem_table(case: Case) -> dict[str, Any]:
-    """[problem], without what the data set tells."""
+    """The [problem] section, without what the data set determines."""
     return {name: value for name, value in case.problem.describe().items() if name not in ("n_features", "classes")}
 
 

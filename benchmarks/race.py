@@ -21,7 +21,7 @@ PROBE_SECONDS = 120.0
 
 
 def probe(folder: Path, peer: Peer, tiny: dict[str, str]) -> str:
-    """What is wrong with a peer, or nothing: it is asked to solve a tiny problem in a process of its own."""
+    """The reason why a peer cannot run, if any: it has to solve a tiny problem in a separate process."""
     try:
         importlib.metadata.version(peer.package)
     except importlib.metadata.PackageNotFoundError:
@@ -76,7 +76,7 @@ def tried(case: Case, peer: Peer, objective: Objective, folder: Path, limit: flo
 def interleaved(case: Case, found: dict[str, Tries], repeat: int, patience: float) -> dict[str, list[float]]:
     """Seconds of each solver, one after the other in every repetition; slow ones leave out the last of these.
 
-    The order is another each time: what one leaves behind in caches and memory is not always the same one's to meet.
+    The order changes with each repetition, so that no solver always runs after the same other one.
     """
     runs: dict[str, Callable[[], Any]] = {own_name(case, gap): partial(ours.solve, case, gap) for gap in case.gaps}
     often = dict.fromkeys(runs, repeat)

@@ -90,7 +90,7 @@ def measured(
 
 @contextlib.contextmanager
 def s3_server() -> Iterator[Any]:
-    """A real S3 server on loopback, as the tests have it."""
+    """A real S3 server on loopback, as in the tests."""
     from tests.s3_server import S3Server
 
     server = S3Server()

@@ -133,7 +133,7 @@ def afresh(scratch: str, name: str, budget: float, told: dict[str, Any]) -> None
 
 
 def limited(scratch: str, name: str, budget: float, told: dict[str, Any]) -> None:
-    """A run in little memory, its peak, and whether `verify` agrees."""
+    """A run with little memory: its peak, and whether `verify` agrees."""
     before = memory("VmRSS")
     result = run(scratch, name, {"kind": "binary"}, slack="auto", cache_bytes=budget, **told)
     grown = memory("VmHWM") - before

@@ -74,7 +74,7 @@ def timed(work: Callable[[], Any]) -> float:
 
 
 def side_by_side(*timings: Callable[[], float]) -> list[float]:
-    """Median seconds of each, taking turns."""
+    """Median seconds of each, in interleaved runs."""
     times: list[list[float]] = [[] for _ in timings]
     for _ in range(RUNS):
         for own, timing in zip(times, timings, strict=True):
@@ -155,7 +155,7 @@ def get_some(place: Location, names: list[str]) -> int:
 
 
 def chains(scratch: str) -> dict[str, Any]:
-    """Random tags and features: what matters is that Viterbi over 200 tags takes its time."""
+    """Random tags and features, for which Viterbi over 200 tags is expensive."""
     rng = np.random.default_rng(1)
     lengths = np.full(SENTENCES, LENGTH)
     x = rng.standard_normal((SENTENCES * LENGTH, 20)).astype(np.float32)
@@ -170,7 +170,7 @@ def chains(scratch: str) -> dict[str, Any]:
 
 
 def verified(model: str, workers: int) -> float:
-    """Seconds, on a cluster that is alone on the machine: one that idles beside it would take some of its time."""
+    """Seconds on a cluster that runs alone: an idle one beside it would take processor time."""
     with cluster(workers) as client:
         distdual.verify(model, client=client)  # workers compile kernels
         return timed(lambda: distdual.verify(model, client=client))

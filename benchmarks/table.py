@@ -25,7 +25,7 @@ def cell(value: Any) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits, without exponents where a reader can do without."""
+    """Three digits, without an exponent if possible."""
     if value and not 1e-3 <= abs(value) < 1e6:
         return f"{value:.2e}"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -16,7 +16,7 @@ N = 300
 
 
 def cloud(n: int, width: int) -> tuple[Any, Any, np.random.Generator]:
-    """Points, and a direction that tells something about them."""
+    """Points, and a direction on which their labels depend."""
     rng = np.random.default_rng(0)
     return rng.normal(size=(n, width)).astype(np.float32), rng.normal(size=width), rng
 

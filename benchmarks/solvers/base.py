@@ -15,7 +15,7 @@ THREADS = 2  # for everybody who can use them
 
 @contextlib.contextmanager
 def stopped_early() -> Iterator[None]:
-    """scikit-learn warns of what is meant: that a given effort is all that a solver gets."""
+    """Ignore warnings about a limited effort, which is intended here."""
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings():
@@ -64,7 +64,7 @@ class Tolerance:
 
 
 class Once:
-    """A solver that is run as it comes."""
+    """A solver with default settings."""
 
     first = 1.0
 

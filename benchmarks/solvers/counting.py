@@ -1,7 +1,6 @@
 """Maximum likelihood for a grammar: log of each rule's share among those of its parent, and of each word's in its tag.
 
-No training to speak of: the rules and words of the training trees are counted. What was never seen has 10⁻⁹. It is
-there for its score.
+The rules and words of the training trees are counted; unseen ones have probability 10⁻⁹. It serves to compare scores.
 """
 
 from collections import Counter

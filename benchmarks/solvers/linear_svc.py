@@ -11,7 +11,7 @@ from benchmarks.solvers.base import Iterations, Ladder, Peer, Tolerance, stopped
 
 
 class LinearSVC(Peer):
-    """Crammer-Singer does not heed max_iter: its effort is the tolerance."""
+    """Crammer-Singer ignores max_iter, so its effort is the tolerance."""
 
     name: ClassVar[str] = "LinearSVC"
     package: ClassVar[str] = "scikit-learn"

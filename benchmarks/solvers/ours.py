@@ -39,5 +39,5 @@ def solve(case: Case, gap: float, **options: Any) -> Run:
 
 
 def solution(outcome: Outcome) -> Solution:
-    """With α, unless examples share slacks: there the rows are known by what workers wrote down."""
+    """With α, unless examples share slacks: workers record those rows in files."""
     return Solution(outcome.w, None, NO_DUAL if outcome.solver.cache.referenced else single_dual(outcome))

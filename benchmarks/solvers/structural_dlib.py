@@ -35,7 +35,7 @@ class Dlib(Peer):
 
 
 class Structural:
-    """What dlib asks for, by the names that it asks by."""
+    """The methods that dlib requires."""
 
     be_verbose = False
     use_sparse_feature_vectors = True
