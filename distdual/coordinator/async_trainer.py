@@ -15,7 +15,7 @@ from distdual.certificate.bounds import ShardLoss, whole_shards
 from distdual.coordinator.ascender import ROUND_WORK
 from distdual.coordinator.flow import BeginPass, Facts, Flight, Flow, PublishWeights, StartScan
 from distdual.coordinator.pass_underway import PassUnderway
-from distdual.coordinator.schedule import INTERRUPTED, MAX_ASCENT, Pass, Stop, cut_pieces
+from distdual.coordinator.schedule import INTERRUPTED, MAX_ASCENT, Pass, Stop, counts_visits, cut_pieces
 from distdual.coordinator.trainer import Trainer
 from distdual.kernels.row_copies import packed
 from distdual.kernels.rows import Floats
@@ -39,7 +39,7 @@ class AsyncTrainer(Trainer):
         self.flow = Flow(
             np.diff(self.dataset.first),
             self.config.max_staleness,
-            climbs=not self.config.schedule.startswith(("ratio:", "reprocess:")),
+            climbs=not counts_visits(self.config.schedule),
             overlap=not self.config.offender_cache,
         )
 

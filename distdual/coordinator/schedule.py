@@ -283,6 +283,11 @@ def cut_expensive(pieces: tuple[Piece, ...], oracle_work: float, slack: Slack) -
     return tuple(found)
 
 
+def counts_visits(schedule: str) -> bool:
+    """Whether the schedule fixes the number of visits to old constraints for each new one."""
+    return schedule.startswith(("ratio:", "reprocess:"))
+
+
 def idle_passes(policy: str, slack: Slack) -> int | None:
     """Passes with α = 0 after which a constraint is dropped; None for never."""
     if policy == "never":

@@ -86,7 +86,7 @@ class SlackPartition:
             parts = [part._replace(rows=packed(part.rows)) for part in parts]
         for part, scan in zip(parts, scans, strict=True):
             if scan.notes is not None and len(part.margin):
-                self._check_shared(scan.notes)
+                self.check_visible(scan.notes)
                 if not scan.recent:
                     self.covers[scan.notes.number] = (scan.end or 0) - scan.begin
         if self.slack.is_example and (self._fits(solver, parts) or self._prune(solver, parts)):
@@ -165,7 +165,7 @@ class SlackPartition:
         self.covers.append(0)
         return Notes(self.folder, len(self.shards) - 1)
 
-    def _check_shared(self, notes: Notes) -> None:
+    def check_visible(self, notes: Notes) -> None:
         """Check with the first file that the coordinator can read what workers write."""
         if not any(self.covers) and not notes.folder.exists(notes.name):
             raise InputError(

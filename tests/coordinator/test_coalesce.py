@@ -107,4 +107,4 @@ def test_groups_only_become_unions_of_those_there_are():
 def test_members_that_workers_wrote_elsewhere_are_noticed_at_once(tmp_path):
     partition = SlackPartition(Slack(7), np.array([0, 1000]), np.inf, Location(str(tmp_path / "here")))
     with pytest.raises(InputError, match="files that workers write there are not visible to the coordinator"):
-        partition._check_shared(partition.notes(0, Slack(7)))
+        partition.check_visible(partition.notes(0, Slack(7)))
