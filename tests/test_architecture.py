@@ -1,6 +1,7 @@
 """Imports go one way, in the order data flows, and each outside library has one home."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -77,6 +78,19 @@ OTHER_MEANINGS = {  # words equal to the name of a problem kind, outside problem
     ("model/io.py", "latent"): "the array of a model folder that holds the latent values",
 }
 
+COMMAND = "a command and the function that it calls"
+ROLE = "a kernel with the same role in each problem"
+ALIAS = "the same type"
+ONE_MEANING = {  # names that several modules define at their top, with the meaning that they share
+    "log": "the logger of the module",
+    "__all__": "the public names of the module",
+    "T": "a type variable",
+    **dict.fromkeys(("calibrate", "predict", "prepare", "submit", "sweep", "train", "verify", "warm_up"), COMMAND),
+    **dict.fromkeys(("find_worst", "find_best", "find_losses", "fill_rows", "most_values"), ROLE),
+    **dict.fromkeys(("Arrays", "Bytes"), ALIAS),
+    "ROUNDING": "by how much Σ α may exceed C",
+}
+
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 
 
@@ -146,6 +160,21 @@ def test_only_problems_name_the_kinds_of_problems():
     outside = [file for file in FILES if not file.startswith("problems/") and file != "distdual_check.py"]
     named = {(file, kind) for file in outside for kind in words(file) & set(KINDS)}
     assert named == set(OTHER_MEANINGS)
+
+
+def top_level(file: str) -> Iterator[str]:
+    """The names that a module defines at its top."""
+    for node in ast.parse((ROOT / file).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def test_a_name_has_one_meaning():
+    """Rename one of two things of one name, or say in ONE_MEANING what both are."""
+    names = Counter(name for file in FILES if file != "distdual_check.py" for name in set(top_level(file)))
+    assert {name for name, n in names.items() if n > 1} - set(ONE_MEANING) == set()
 
 
 def test_numpy_is_told_each_time_not_to_unpickle():
