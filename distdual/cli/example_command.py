@@ -8,9 +8,9 @@ import click
 
 from distdual.errors import InputError
 
-PACKAGE = Path(__file__).parents[1]
-HOMES = (PACKAGE / "examples", PACKAGE.parent)  # of an installed wheel, and of a checkout
-FOLDERS = {"configs": "*.toml", "jobs": "*.py"}
+PACKAGE_FOLDER = Path(__file__).parents[1]
+HOMES = (PACKAGE_FOLDER / "examples", PACKAGE_FOLDER.parent)  # of an installed wheel, and of a checkout
+EXAMPLE_FOLDERS = {"configs": "*.toml", "jobs": "*.py"}
 SHARED = "jobs/shared.py"  # what the programs import
 
 
@@ -25,14 +25,14 @@ def example(names: tuple[str, ...], folder: str) -> None:
     files = examples()
     if not names:
         width = max(map(len, files))
-        click.echo("\n".join(f"{name:{width}}  {summary(path)}" for name, path in files.items() if name != SHARED))
+        click.echo("\n".join(f"{name:{width}}  {brief(path)}" for name, path in files.items() if name != SHARED))
         return
-    chosen = dict.fromkeys(found for name in names for found in with_shared(find(name, files)))
+    chosen = dict.fromkeys(found for name in names for found in with_shared(find_example(name, files)))
     for name in chosen:
         if name != SHARED and (place := Path(folder, name)).exists():
             raise InputError(f"{place} exists already; remove it, or choose another folder with --dir")
     for name in chosen:
-        write(files[name], Path(folder, name))
+        write_example(files[name], Path(folder, name))
 
 
 def examples() -> dict[str, Path]:
@@ -41,11 +41,13 @@ def examples() -> dict[str, Path]:
     if home is None:
         raise InputError(f"{HOMES[0]}: the examples are missing; install distdual again")
     return {
-        f"{folder}/{path.name}": path for folder, kind in FOLDERS.items() for path in sorted((home / folder).glob(kind))
+        f"{folder}/{path.name}": path
+        for folder, kind in EXAMPLE_FOLDERS.items()
+        for path in sorted((home / folder).glob(kind))
     }
 
 
-def find(name: str, files: dict[str, Path]) -> str:
+def find_example(name: str, files: dict[str, Path]) -> str:
     matches = [full for full, path in files.items() if name in (full, path.name, path.stem) and full != SHARED]
     if len(matches) != 1:
         found = f"means {' or '.join(matches)}" if matches else "is none of them"
@@ -57,7 +59,7 @@ def with_shared(name: str) -> list[str]:
     return [name, SHARED] if name.startswith("jobs/") else [name]
 
 
-def summary(path: Path) -> str:
+def brief(path: Path) -> str:
     """The first sentence of a config's comment or a program's docstring."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
@@ -65,7 +67,7 @@ def summary(path: Path) -> str:
     return text.splitlines()[0].removeprefix("# ").rstrip(".:;")
 
 
-def write(source: Path, place: Path) -> None:
+def write_example(source: Path, place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, place)
     click.echo(f"wrote      {place}")

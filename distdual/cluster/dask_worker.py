@@ -111,7 +111,7 @@ class WorkerPrefetch(Prefetch):
 
 
 _by_worker: "weakref.WeakKeyDictionary[Any, WorkerPrefetch]" = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
+_prefetch_lock = threading.Lock()
 
 
 @contextmanager
@@ -120,7 +120,7 @@ def worker_prefetch() -> Iterator[None]:
     from distributed import get_worker
 
     worker = get_worker()
-    with _lock:
+    with _prefetch_lock:
         limits = WorkerPrefetch(worker.state.nthreads, worker.memory_manager.memory_limit)
         shared = _by_worker.setdefault(worker, limits)
     token = current_prefetch.set(shared)

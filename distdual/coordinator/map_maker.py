@@ -24,7 +24,7 @@ from distdual.problems.base import Problem
 from distdual.problems.mapped import check_takes_map, mapped
 from distdual.scan.row_draw import Taken, Wanted, take_rows
 
-SAMPLE = 500  # rows that judge the map
+MAP_SAMPLE = 500  # rows that judge the map
 LANDMARK_ROWS, SAMPLE_ROWS = 1, 2  # streams of random numbers
 
 
@@ -68,7 +68,7 @@ def take(kernel: KernelConfig, dataset: TrainingData, executor: Executor, seed: 
     """Rows of each shard that has any."""
     counts = dataset.rows_of_shards
     landmarks = drawn(counts, n_drawn(kernel), seed, LANDMARK_ROWS)
-    sample = drawn(counts, SAMPLE, seed, SAMPLE_ROWS)
+    sample = drawn(counts, MAP_SAMPLE, seed, SAMPLE_ROWS)
     width = dataset.n_features if kernel.gamma == "scale" else None
     wanted = [Wanted(a, b, width) for a, b in zip(landmarks, sample, strict=True)]
     shards = [s for s, each in enumerate(wanted) if width or len(each.landmarks) or len(each.sample)]

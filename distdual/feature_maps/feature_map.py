@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from distdual.feature_maps.blas import one_blas_thread
 from distdual.feature_maps.kernel_function import KernelFunction
-from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, n_rows
+from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats
 
 BLOCK = 256  # rows at a time: their kernel values stay in the processor's cache
 
@@ -55,7 +55,7 @@ class FeatureMap(ABC):
 
     def rows(self, x: Features) -> DenseRows:
         """The mapped features of all rows, in single precision like all features."""
-        n = n_rows(x)
+        n = x.n_rows
         mapped = np.empty((n, self.width), dtype=np.float32)
         with one_blas_thread():
             for begin in range(0, n, BLOCK):
@@ -66,7 +66,7 @@ class FeatureMap(ABC):
 
 def filled(x: Features) -> Features:
     """A block of BLOCK rows, the missing ones zero."""
-    missing = BLOCK - n_rows(x)
+    missing = BLOCK - x.n_rows
     if not missing:
         return x
     if isinstance(x, DenseRows):

@@ -13,9 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
-from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, n_rows
-
-KERNELS = ("rbf", "polynomial", "laplacian", "sigmoid")
+from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +40,7 @@ class KernelFunction:
     def diagonal(self, x: Features) -> Floats:
         """(n,) k(x_i, x_i)."""
         if self.kind in ("rbf", "laplacian"):
-            return np.ones(n_rows(x))
+            return np.ones(x.n_rows)
         found = self.gamma * squared_norms(x) + self.coef0
         return np.tanh(found) if self.kind == "sigmoid" else found**self.degree
 
@@ -71,7 +69,7 @@ def doubles(x: Features, width: int) -> Floats:
 
 def csr_matrix(x: CsrRows, width: int) -> Any:
     own = x.trimmed()
-    return sp.csr_array((own.values.astype(np.float64), own.indices, own.indptr), shape=(n_rows(x), width))
+    return sp.csr_array((own.values.astype(np.float64), own.indices, own.indptr), shape=(x.n_rows, width))
 
 
 def squared_norms(x: Features) -> Floats:

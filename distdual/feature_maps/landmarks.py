@@ -6,7 +6,7 @@ import numpy as np
 
 from distdual.feature_maps.blas import one_blas_thread
 from distdual.feature_maps.kernel_function import Landmarks
-from distdual.kernels.rows import DenseRows, Features, Floats, Ints, n_rows
+from distdual.kernels.rows import DenseRows, Features, Floats, Ints
 
 CANDIDATES = 10  # for each landmark that k-means++ chooses
 
@@ -29,7 +29,7 @@ class Moments(NamedTuple):
 
 def moments_of(x: Features, width: int) -> Moments:
     values = x.trimmed().values.astype(np.float64)
-    return Moments(float(n_rows(x) * width), float(values.sum()), float((values * values).sum()))
+    return Moments(float(x.n_rows * width), float(values.sum()), float((values * values).sum()))
 
 
 def drawn(counts: Ints, size: int, seed: int, stream: int) -> list[Ints]:
@@ -47,7 +47,7 @@ def kmeans_plus_plus(candidates: Features, size: int, width: int, seed: int) -> 
 
     (Arthur and Vassilvitskii, 2007.)
     """
-    n = n_rows(candidates)
+    n = candidates.n_rows
     if n <= size:
         return candidates
     draw = np.random.default_rng([seed, 7])

@@ -18,7 +18,7 @@ from distdual.errors import InputError
 from distdual.feature_maps.blas import one_blas_thread
 from distdual.feature_maps.feature_map import FeatureMap
 from distdual.feature_maps.kernel_function import KernelFunction, Landmarks
-from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, n_rows
+from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats
 
 SPANNED = 1e-10  # of the largest k(z, z): what a landmark must add to those before it
 INDEFINITE = 1e-6  # of the same: what may be left of a positive semidefinite matrix in float64
@@ -92,7 +92,7 @@ def factorised(matrix: Floats, function: KernelFunction) -> tuple[NDArray[np.int
 
 def trimmed(rows: Features) -> Features:
     """The same rows in arrays of their own, in the order of columns that comparing files needs."""
-    found = rows.take(np.arange(n_rows(rows)))
+    found = rows.take(np.arange(rows.n_rows))
     if isinstance(found, DenseRows):
         return DenseRows(np.ascontiguousarray(found.values))
     return CsrRows(found.indptr, found.indices, found.values)

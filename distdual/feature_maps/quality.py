@@ -7,7 +7,7 @@ import numpy as np
 from distdual.feature_maps.blas import one_blas_thread
 from distdual.feature_maps.feature_map import FeatureMap
 from distdual.feature_maps.kernel_function import Landmarks
-from distdual.kernels.rows import Features, n_rows
+from distdual.kernels.rows import Features
 
 
 class Quality(NamedTuple):
@@ -24,4 +24,4 @@ def quality(feature_map: FeatureMap, sample: Features) -> Quality:
         error = exact - mapped @ mapped.T
     size = float(np.linalg.norm(exact))
     relative = float(np.linalg.norm(error)) / size if size else 0.0
-    return Quality(n_rows(sample), relative, float(np.abs(error).max(initial=0.0)))
+    return Quality(sample.n_rows, relative, float(np.abs(error).max(initial=0.0)))

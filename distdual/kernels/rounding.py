@@ -15,7 +15,7 @@ from distdual.kernels.rows import DenseRows, Features, Floats, Ints, norm2
 UNIT = 2.0**-53  # relative error of a rounded float64 operation
 TINY = 2.0**-1074  # absolute error of a product too small for a normal number
 MARGIN = 1.0 + 2.0**-20  # covers the rounding of the error terms themselves
-BLOCK = 512  # products added up by NumPy; the sums of blocks are added exactly
+SUM_BLOCK = 512  # products added up by NumPy; the sums of blocks are added exactly
 
 
 def gamma(n: float) -> float:
@@ -61,7 +61,7 @@ def enclosed_product(a: Floats, b: Floats, roundings: float = 0.0) -> Enclosed:
         parts = a * b
         if not len(parts) or not parts.any():
             return Enclosed(0.0, len(parts) * TINY if a.any() and b.any() else 0.0)
-        starts = np.arange(0, len(parts), BLOCK)
+        starts = np.arange(0, len(parts), SUM_BLOCK)
         sums, sizes = np.add.reduceat(parts, starts), np.add.reduceat(np.abs(parts), starts)
     if not np.isfinite(sizes).all():
         return UNKNOWN_VALUE
@@ -69,7 +69,7 @@ def enclosed_product(a: Floats, b: Floats, roundings: float = 0.0) -> Enclosed:
         value, size = math.fsum(sums.tolist()), math.fsum(sizes.tolist())
     except OverflowError:
         return UNKNOWN_VALUE
-    return Enclosed(value, gamma(BLOCK + 2 + roundings) * size + len(parts) * TINY)
+    return Enclosed(value, gamma(SUM_BLOCK + 2 + roundings) * size + len(parts) * TINY)
 
 
 def sum_of(parts: list[Enclosed]) -> Enclosed:

@@ -189,10 +189,10 @@ def workers(lines: Sequence[Line]) -> list[Worker]:
 def condensed(lines: Sequence[Line], most: int) -> list[Line]:
     """Merge lines into at most `most`, keeping all events and sums."""
     size = -(-len(lines) // most)
-    return [joined(lines[at : at + size]) for at in range(0, len(lines), size)]
+    return [joined_lines(lines[at : at + size]) for at in range(0, len(lines), size)]
 
 
-def joined(part: Sequence[Line]) -> Line:
+def joined_lines(part: Sequence[Line]) -> Line:
     """The last of several lines, with the events, staleness and work of all of them."""
     return {
         **part[-1],

@@ -25,7 +25,7 @@ class Learnt(NamedTuple):
 
 
 @dataclass
-class Moments:
+class ColumnMoments:
     """Mean and spread of the values that are there, in float64, merged batch by batch (Chan, Golub, LeVeque).
 
     d = μ_b − μ,   S ← S + S_b + d² n n_b / (n + n_b),   μ ← μ + d n_b / (n + n_b)
@@ -78,7 +78,7 @@ def learn(
     """What columns of these kinds become; `training(n)` says which of the next n rows count, None for all."""
     hashes = {name: Column(name=name, kind="hash", bits=options.hash_bits) for name in options.hashed}
     found: dict[str, Any] = {
-        name: Moments() if kind in ("number", "date") else Counts() for name, kind in kinds.items()
+        name: ColumnMoments() if kind in ("number", "date") else Counts() for name, kind in kinds.items()
     }
     for whole, place in batches:
         chosen = training(whole.num_rows)
@@ -131,7 +131,7 @@ def learnt_column(name: str, kind: str, found: Any, options: TableOptions) -> Co
 
 def deviations(column: Column, found: Any) -> Floats:
     """The standard deviation of each of a column's features."""
-    if isinstance(found, Moments):
+    if isinstance(found, ColumnMoments):
         own = [found.deviation((column.fill or 0.0) + column.origin)]
         total = found.n + found.n_missing
     else:

@@ -77,13 +77,13 @@ class Preprocessing:
 
     def files(self) -> dict[str, bytes]:
         """The files of a model folder."""
-        return {file_of(name): text.encode() for name, text in self.texts.items()}
+        return {text_file(name): text.encode() for name, text in self.texts.items()}
 
 
 RAW = Preprocessing()
 
 
-def file_of(text: str) -> str:
+def text_file(text: str) -> str:
     """The file of a model folder that holds a text."""
     return f"{SUBFOLDER}/{text}.{'json' if text == COLUMNS else 'txt'}"
 
@@ -121,11 +121,11 @@ def of_model(location: Location, about: Mapping[str, Any]) -> Preprocessing | No
         raise InputError(f"{where} must be a table whose texts are among {', '.join(TEXTS)}")
     if told.get("scale") not in SCALES or not isinstance(told.get("recipe"), dict):
         raise InputError(f"{where} must have a scale, one of {', '.join(SCALES)}, and a recipe")
-    texts = {name: location.read(file_of(name)).decode("utf-8", "replace") for name in told["texts"]}
+    texts = {name: location.read(text_file(name)).decode("utf-8", "replace") for name in told["texts"]}
     found = Preprocessing(told["scale"], told["recipe"], texts)
     for name, expected in told["texts"].items():
         if found.sums[name] != expected:
-            raise InputError(f"{location}/{file_of(name)}: is not what model.json describes: its checksum differs")
+            raise InputError(f"{location}/{text_file(name)}: is not what model.json describes: its checksum differs")
     if found.fingerprint != told.get("fingerprint"):
         raise InputError(f"{where} has the fingerprint {told.get('fingerprint')!r}, expected {found.fingerprint!r}")
     return found
