@@ -122,7 +122,7 @@ def test_the_limit_is_that_of_this_machine():
 
 
 def test_a_cache_that_fills_the_memory_ends_the_run_with_a_sentence(here, small, monkeypatch):
-    monkeypatch.setattr(memory, "SHARE", 1e9)  # of what files claim
+    monkeypatch.setattr(memory, "LARGEST_SHARE", 1e9)  # of what files claim
     with pytest.raises(InputError, match=r"the cached constraints take [\d,]+ bytes.* set solver\.cache_bytes"):
         distdual.train(config(here))
 
@@ -194,7 +194,7 @@ def flat(told: dict[str, Any]) -> list[tuple[str, Any]]:
 
 def test_shards_that_stay_in_memory_are_checked_once(here, monkeypatch):
     counted = []
-    monkeypatch.setattr("distdual.data.dataset.check_shard", lambda where, *_: counted.append(where))
+    monkeypatch.setattr("distdual.data.dataset.check_shard_arrays", lambda where, *_: counted.append(where))
     dataset = open_dataset(Location(str(here / "data")))
     result = distdual.train(config(here))
     assert result.certificate["passes"] > 1

@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from distdual.feature_maps.kernel_function import KERNELS, KernelFunction, Landmarks
+from distdual.config.kernel import KERNELS
+from distdual.feature_maps.kernel_function import KernelFunction, Landmarks
 from distdual.kernels.rows import DenseRows, as_csr
 
 DRAW = np.random.default_rng(3)
