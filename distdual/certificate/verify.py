@@ -34,12 +34,12 @@ from distdual.data.storage.location import Location, Place, as_location, check_s
 from distdual.errors import InputError
 from distdual.kernels.rounding import MARGIN, Enclosed, sum_of
 from distdual.kernels.rows import Floats, Int32s, product
-from distdual.model.dual import AnyDual, Dual, GroupDual, Summary
+from distdual.model.dual import AnyDual, Dual, DualSummary, GroupDual
 from distdual.model.io import FROM_ARRAYS, Model, changed_files, check_own_texts, load_model
 from distdual.problems.base import Magnitude
 from distdual.problems.latent.base import Completed
 from distdual.problems.registry import KindOrClass
-from distdual.scan.scan import Source
+from distdual.scan.scan import DatasetRef
 from distdual.scan.shard_reader import streamed
 from distdual.solver.gap import contradiction, is_certified, relative_gap
 from distdual.solver.proven import Mass, dual, lower_bound
@@ -169,7 +169,7 @@ def check_shape(model: Model, dataset: Dataset) -> None:
 
 def existing(dual: AnyDual, dataset: Dataset) -> tuple[AnyDual, int]:
     """Return the support constraints within the data set, and the number of those beyond it."""
-    if isinstance(dual, Summary):
+    if isinstance(dual, DualSummary):
         return dual, 0
     if isinstance(dual, GroupDual):
         there = dual.shard < dataset.n_shards
@@ -184,7 +184,7 @@ def existing(dual: AnyDual, dataset: Dataset) -> tuple[AnyDual, int]:
 
 def support_parts(dual: AnyDual, dataset: Dataset, folder: Location) -> list[Support]:
     """Return the support constraints of each shard; none for a summary."""
-    if isinstance(dual, Summary):
+    if isinstance(dual, DualSummary):
         return [no_support() for _ in range(dataset.n_shards)]
     return [Support(dual.of_shard(dataset.first, s), folder) for s in range(dataset.n_shards)]
 
@@ -208,7 +208,7 @@ def nonconvex(model: Model, dataset: Dataset, executor: Executor) -> float:
 
 
 def impute_shard(
-    source: Source | Dataset, problem: Completed, w: Floats, shard: int, values: Int32s | None
+    source: DatasetRef | Dataset, problem: Completed, w: Floats, shard: int, values: Int32s | None
 ) -> ShardImputed:
     """Compute one shard's loss at the best latent values or at the given ones, on a worker."""
     with streamed(source, shard, check=False) as loaded:
@@ -231,13 +231,13 @@ def conclude(
     exact = all(check.exact for check in checks)
     upper = upper_bound(model.w, 0, losses, C=model.C, n_shards=dataset.n_shards, prior=model.prior) if exact else None
     value = upper.high if upper else objective(model.w, losses, C=model.C, prior=model.prior)
-    found = dual_of(model, checks, v)
+    found = dual_value(model, checks, v)
     lower = found.low
     rounding = found.value - lower + (upper.high - upper.value if upper else 0.0)
     recomputed = {"lower": lower, "upper" if exact else "estimate": value}
     recomputed |= {} if imputed is None else {"latent.objective": imputed}
     findings += claims(model, recomputed, rounding)
-    if isinstance(model.dual, Summary):
+    if isinstance(model.dual, DualSummary):
         findings.append("the model holds a summary of its dual: the lower bound rests on the trainer's rows")
     if not exact:
         findings.append(f"inference is inexact: no upper bound is proven, {value:.12g} is an estimate of P(w)")
@@ -265,7 +265,7 @@ def conclude(
     )
 
 
-def dual_of(model: Model, checks: list[ShardCheck], v: Floats) -> Enclosed:
+def dual_value(model: Model, checks: list[ShardCheck], v: Floats) -> Enclosed:
     """D(α), or D(0) where that is higher or α is not feasible; Σ α beyond C_i by rounding is scaled back to it.
 
     D is concave: D(α / (1 + t)) ≥ D(α) − t (D(α) − D(0)).
@@ -274,7 +274,7 @@ def dual_of(model: Model, checks: list[ShardCheck], v: Floats) -> Enclosed:
     if not multipliers_are_valid(model) or any(len(check.infeasible) for check in checks):
         return nothing
     linear = sum_of([check.linear for check in checks])
-    if isinstance(model.dual, Summary):
+    if isinstance(model.dual, DualSummary):
         v, linear = model.dual.v.copy(), Enclosed(float(model.dual.linear[0]))
     v[: len(model.dual.beta)] += model.dual.beta
     alpha = sum(check.mass.alpha for check in checks) + float(model.dual.beta.sum())

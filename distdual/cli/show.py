@@ -60,11 +60,11 @@ def show_table(table: dict[str, Any], indent: str = "") -> None:
             stdout.print(f"{indent}{name}")
             show_table(value, indent + "  ")
         else:
-            text = listed(value) if isinstance(value, list) else value
+            text = comma_list(value) if isinstance(value, list) else value
             stdout.print(f"{indent}{name:<14} {text}")
 
 
-def listed(values: list[Any]) -> str:
+def comma_list(values: list[Any]) -> str:
     """The first values of a list."""
     more = f" and {len(values) - MOST_LISTED:,} more" if len(values) > MOST_LISTED else ""
     return ", ".join(map(str, values[:MOST_LISTED])) + more

@@ -15,7 +15,7 @@ from distdual.kernels.rows import Features, Floats, Ints, Rows
 from distdual.problems.base import Constraints, Keys
 from distdual.problems.constraint_hash import Identities, identities
 from distdual.scan.slack import Slack
-from distdual.scan.slack_groups import CHUNK, add_margins, fold, groups_of, join_smaller, runs, runs_of
+from distdual.scan.slack_groups import CHUNK, add_margins, fold, groups_of, join_smaller, member_ranges, runs_of
 from distdual.solver.cache import ConstraintCache
 
 
@@ -61,7 +61,7 @@ def mix(
     n = len(indptr) - 1
     margins, parts = np.zeros(n), []
     add_margins(margin[slots], weight, indptr, margins)
-    for begin, end in runs(indptr, CHUNK):
+    for begin, end in member_ranges(indptr, CHUNK):
         at = slice(indptr[begin], indptr[end])
         part: Features = sum_rows(rows.take(slots[at]), weight[at], indptr[begin : end + 1] - indptr[begin], n_weights)
         parts.append(part)

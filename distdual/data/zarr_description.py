@@ -42,18 +42,18 @@ def array_of(group: zarr.Group, name: str) -> "zarr.Array[Any]":
 def codecs_of(location: Location, group: zarr.Group, layout: Layout, spec: ArraySpec) -> Any:
     """How an array is stored, if it is as the layout says."""
     metadata = array_of(group, spec.name).metadata.to_dict()
-    check_zarr_array(f"{location}: array {spec.name!r}", plain(metadata), spec, layout.chunk_shape(spec))
+    check_zarr_array(f"{location}: array {spec.name!r}", as_json(metadata), spec, layout.chunk_shape(spec))
     return metadata["codecs"]
 
 
 def described(location: Location, group: zarr.Group, name: str, dtype: str, dimensions: int = 1) -> "zarr.Array[Any]":
     """A table or a text, if it is of this form and fits in memory."""
     found = array_of(group, name)
-    check_table_size(f"{location}: array {name!r}", plain(found.metadata.to_dict()), dtype, dimensions)
+    check_table_size(f"{location}: array {name!r}", as_json(found.metadata.to_dict()), dtype, dimensions)
     return found
 
 
-def plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Zarr's description of an array as JSON has it."""
     return json.loads(json.dumps(value, default=str))
 

@@ -14,7 +14,6 @@ from distdual.kernels.rows import (
     add,
     as_csr,
     as_dense,
-    n_rows,
 )
 
 
@@ -64,7 +63,7 @@ def smaller(rows: Features, n_weights: int) -> Features:
     """Return rows as dense or CSR, whichever takes fewer bytes."""
     n_values = np.count_nonzero(rows.values) if isinstance(rows, DenseRows) else len(rows.values)
     index_type = np.int32 if n_weights < 2**31 else np.int64
-    if 12 * n_values + 8 < 8 * n_rows(rows) * n_weights:
+    if 12 * n_values + 8 < 8 * rows.n_rows * n_weights:
         return as_csr(rows, index_type)
     return as_dense(rows, n_weights)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from distdual.cluster.open_executor import open_executor
 from distdual.config import RETRY_SECONDS, ClusterConfig
 from distdual.data.dataset import Dataset, open_dataset
-from distdual.data.prediction_files import Rows, write_rows
+from distdual.data.prediction_files import PredictionColumns, write_rows
 from distdual.data.prepare.open_sources import Files
 from distdual.data.preprocess.preprocessing import check_same
 from distdual.data.shard import Shard
@@ -26,7 +26,7 @@ from distdual.model.raw_rows import RawShard, is_raw, known_columns, label_codes
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import stated
 from distdual.problems.registry import KindOrClass
-from distdual.scan.scan import Source
+from distdual.scan.scan import DatasetRef
 from distdual.scan.shard_reader import streamed
 
 
@@ -179,12 +179,12 @@ def predict_to(
         raise InputError(f"--top takes from 1 to the {len(predictor.names)} classes of the model, got {top}")
     judged: list[dict[str, float] | None] = []
 
-    def rows() -> Iterator[Rows]:
+    def rows() -> Iterator[PredictionColumns]:
         for part in predictor.parts(data, cluster or ClusterConfig(), client, ArrayNames(x, y)):
             judged.append(part.score)
             if len(judged) > 1:
                 judged[:] = [summed(judged)]
-            yield columns_of(predictor, part, scores=scores, top=top, lines=out.url.endswith(".txt"))
+            yield prediction_columns(predictor, part, scores=scores, top=top, lines=out.url.endswith(".txt"))
 
     n = write_rows(rows(), out)
     if not judged:
@@ -200,7 +200,9 @@ def summed(scores: list[dict[str, float] | None]) -> dict[str, float] | None:
     return {name: sum(score[name] for score in there) for name in there[0]}
 
 
-def columns_of(predictor: Predictor, part: Part, *, scores: bool, top: int | None, lines: bool) -> Rows:
+def prediction_columns(
+    predictor: Predictor, part: Part, *, scores: bool, top: int | None, lines: bool
+) -> PredictionColumns:
     """The columns of a file of predictions; in a text file, a line has all tags of a sequence, or one number."""
     labels = predictor.labels_of(part.predicted)
     if part.lengths is not None and lines and predictor.names:
@@ -255,7 +257,7 @@ def check_width(expected: int, dataset: Dataset) -> None:
         raise InputError(f"{dataset.location}: {found} features, but the model was trained with {expected}")
 
 
-def predict_shard(source: Source, problem: Problem, w: Floats, shard: int, told: tuple[Judge | None, bool]) -> Part:
+def predict_shard(source: DatasetRef, problem: Problem, w: Floats, shard: int, told: tuple[Judge | None, bool]) -> Part:
     """Predict one shard, and sum its scores if there is a judge, on a worker."""
     with streamed(source, shard) as loaded:
         judge, scores = told

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.data.prepare.open_sources import TABLES, Files, labelled_or_not
+from distdual.data.prepare.open_sources import TABLE_FORMATS, Files, labelled_or_not
 from distdual.data.preprocess.columns import Columns
 from distdual.data.preprocess.preprocessing import Preprocessing
 from distdual.data.shard import Block, Shard
@@ -83,7 +83,7 @@ def raw_sources(model: Model, given: Files) -> list[tuple[Source, bool]]:
             f"{given.files[0]}: a {model.problem.kind} model predicts on data sets; prepare one, --like the model"
         )
     formats = given.formats(spec)
-    if set(formats) & set(TABLES):
+    if set(formats) & set(TABLE_FORMATS):
         readers = zip(given.files, formats, strict=True)
         return table_sources(model, [READERS[found](file) for file, found in readers if check_table(file, found)])
     if known_preprocessing(model).columns is not None:
@@ -94,7 +94,7 @@ def raw_sources(model: Model, given: Files) -> list[tuple[Source, bool]]:
 
 
 def check_table(file: Location, found: str) -> bool:
-    if found not in TABLES:
+    if found not in TABLE_FORMATS:
         raise InputError(f"{file}: tables cannot be mixed with files of format {found}")
     return True
 

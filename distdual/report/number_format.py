@@ -22,7 +22,7 @@ def counted(n: int, thing: str) -> str:
     return f"{n:,} {thing if n == 1 else plural}"
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     return short(round(value)) if value >= 1000 else f"{value:.3g}"
 
 

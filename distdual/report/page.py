@@ -24,9 +24,9 @@ from distdual.report.log_reader import (
     timeline,
     workers,
 )
-from distdual.report.number_format import clock, duration, number, percent, short, shown, size
-from distdual.report.price import Price, reading
-from distdual.report.svg_charts import Rule, Series, bar_chart, line_chart
+from distdual.report.number_format import clock, duration, format_number, percent, short, shown, size
+from distdual.report.price import Price, reading_text
+from distdual.report.svg_charts import Series, TargetLine, bar_chart, line_chart
 from distdual.report.weights import Weight, weights_chart
 
 # The browser may fetch nothing but updates from the page's own server.
@@ -61,7 +61,7 @@ LEDGER = {
 }
 
 
-class Run(NamedTuple):
+class RunView(NamedTuple):
     """The known state of a run."""
 
     lines: Sequence[Line]
@@ -76,7 +76,7 @@ class Run(NamedTuple):
     weights_of: str = ""  # what their features are
 
 
-def page(run: Run) -> str:
+def page(run: RunView) -> str:
     """The whole file, with the script that updates it if the run is running."""
     scripts = "".join(f"<script>{asset(name)}</script>" for name in ("page.js", *(["live.js"] if run.running else [])))
     return (
@@ -92,12 +92,12 @@ def asset(name: str) -> str:
     return files("distdual.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def title(run: Run) -> str:
+def title(run: RunView) -> str:
     gap = run.lines[-1].get("gap") if run.lines else None
     return f"{run.name} · distdual" if gap is None else f"gap {gap:.1e} · {run.name} · distdual"
 
 
-def content(run: Run) -> str:
+def content(run: RunView) -> str:
     """The part of the page that changes during a run."""
     weights = weights_chart(run.weights, run.weights_of)
     if not run.lines:
@@ -110,12 +110,12 @@ def content(run: Run) -> str:
     )
 
 
-def without_log(weights: str, run: Run) -> str:
+def without_log(weights: str, run: RunView) -> str:
     note = '<p class="soft">The run wrote no log; with output.log, its bounds over time are drawn here, too.</p>'
     return f'{note}<main class="charts">{weights}{turns(run.certificate or {})}{proof(run.certificate)}</main>'
 
 
-def headline(run: Run) -> str:
+def headline(run: RunView) -> str:
     style, word = state(run)
     pill = f'<p class="state {style}">{escape(word)}</p>' if word else ""
     link = f'<p><a href="{escape(run.dask)}" target="_blank" rel="noopener">Dask dashboard</a></p>' if run.dask else ""
@@ -124,7 +124,7 @@ def headline(run: Run) -> str:
     return f'<header><h1>Training run</h1>{pill}{link}<p class="soft">{escape(run.name)}</p>{news}</header>'
 
 
-def state(run: Run) -> tuple[str, str]:
+def state(run: RunView) -> tuple[str, str]:
     """Style and text of the state; empty for a log alone, which does not record it."""
     if run.certificate is not None:
         if run.certificate["certified"]:
@@ -136,7 +136,7 @@ def state(run: Run) -> tuple[str, str]:
     return ("now", "running") if run.running else ("", "")
 
 
-def tiles(run: Run) -> str:
+def tiles(run: RunView) -> str:
     last, at = run.lines[-1], seconds(run.lines)
     totals, proven = last["totals"], run.certificate or last
     upper, gap = proven.get("upper"), proven.get("gap")
@@ -158,7 +158,7 @@ def tiles(run: Run) -> str:
     return "".join(found)
 
 
-def forecasts(run: Run) -> tuple[str, str]:
+def forecasts(run: RunView) -> tuple[str, str]:
     """The time and the passes left, in words."""
     target, proven = run.target or 0.0, gaps(run.lines)
     done = [int(line["totals"]["passes"]) for line in run.lines]
@@ -173,7 +173,7 @@ def tile(name: str, value: str, below: str, style: str = "") -> str:
     return f'<div class="tile {style}"><dt>{escape(name)}</dt><dd class="value">{escape(value)}</dd>{small}</div>'
 
 
-def pictures(run: Run) -> str:
+def pictures(run: RunView) -> str:
     lines = run.lines
     bounds, at = closing(lines), seconds(lines)
     three = [Series("gap", "gap", gaps(lines)), Series("upper", "upper", bounds.upper)]
@@ -186,7 +186,7 @@ def pictures(run: Run) -> str:
         log=True,
         cuts=beginnings(lines),
         note="largest possible distance to the optimum, relative to P",
-        rule=Rule("target", run.target) if run.target else None,
+        rule=TargetLine("target", run.target) if run.target else None,
         value_format="{:.2e}".format,
     )
     when = sorted({second for second, _ in events(lines)})
@@ -205,7 +205,7 @@ def over_time(lines: Sequence[Line]) -> list[str]:
     intervals = list(zip(found.edges, found.edges[1:], strict=False))
     heads = [f"{begin:.3g} to {end:.3g} seconds" for begin, end in intervals]
     middle = [(begin + end) / 2 for begin, end in intervals]
-    ends = [(0.0, "0"), (0.5, number(found.edges[-1] / 2)), (1.0, number(found.edges[-1]))]
+    ends = [(0.0, "0"), (0.5, format_number(found.edges[-1] / 2)), (1.0, format_number(found.edges[-1]))]
     ascent, scan = ([100 * share for share in shares] for shares in (found.ascent, found.scan))
     both = [Series("optimising", "lower", ascent), Series("waiting for scans", "upper", scan)]
     return [
@@ -255,14 +255,14 @@ def by_age(lines: Sequence[Line]) -> list[str]:
     return [bar_chart("Staleness", "versions", [Series("reports", "lower", counts)], heads, note=note)]
 
 
-def ledger(run: Run) -> str:
+def ledger(run: RunView) -> str:
     totals, last = run.lines[-1]["totals"], run.lines[-1]
     rows = [(words, amount(name, totals[name])) for name, words in LEDGER.items() if name in totals]
     if "gets" in totals:
-        rows.append(("reading", reading(totals, (run.certificate or {}).get("data_bytes", 0), run.price)))
+        rows.append(("reading", reading_text(totals, (run.certificate or {}).get("data_bytes", 0), run.price)))
     rows.append(("constraints in the cache", f"{last['cache_rows']:,}, {size(last.get('cache_bytes', 0))}"))
     rows.append(("whole run", duration(float(last["seconds"]))))
-    return table("Costs", rows)
+    return html_table("Costs", rows)
 
 
 def proof(certificate: Mapping[str, Any] | None) -> str:
@@ -271,7 +271,7 @@ def proof(certificate: Mapping[str, Any] | None) -> str:
         return ""
     names = ("lower", "upper", "gap", "estimate", "target", "certified", "reason", "support", "slack", "model")
     rows = [(name, shown(certificate[name])) for name in names if certificate.get(name) is not None]
-    return table("Certificate", rows)
+    return html_table("Certificate", rows)
 
 
 def what_happened(lines: Sequence[Line]) -> str:
@@ -284,7 +284,7 @@ def what_happened(lines: Sequence[Line]) -> str:
     return f'<section class="events"><h2>Events{few}</h2><table>{rows}</table></section>'
 
 
-def table(title: str, rows: Sequence[tuple[str, str]]) -> str:
+def html_table(title: str, rows: Sequence[tuple[str, str]]) -> str:
     cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows)
     return f"<section><h2>{escape(title)}</h2><table>{cells}</table></section>"
 

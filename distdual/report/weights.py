@@ -8,11 +8,14 @@ import numpy as np
 
 from distdual.kernels.rows import Floats
 from distdual.model.io import Model
-from distdual.report.number_format import number
-from distdual.report.svg_charts import text
+from distdual.report.number_format import format_number
+from distdual.report.svg_charts import svg_text
 
-LINEAR = ("SVC", "SVR")  # the estimators whose models have a weight for each feature, or for each class and feature
-MOST = 20  # weights that are shown
+LINEAR_ESTIMATORS = (
+    "SVC",
+    "SVR",
+)  # the estimators whose models have a weight for each feature, or for each class and feature
+MOST_SHOWN = 20  # weights that are shown
 WIDTH, ROW, TOP = 360, 18, 4  # of the picture
 NAMES, NUMBERS = 150, 52  # the widths of the columns of names and of numbers
 LONGEST = 21  # letters of a name that fit there
@@ -23,12 +26,12 @@ class Weight(NamedTuple):
     value: float
 
 
-def largest_weights(model: Model, most: int = MOST) -> list[Weight]:
+def largest_weights(model: Model, most: int = MOST_SHOWN) -> list[Weight]:
     """The weights of features with the largest |w|, largest first; none for models whose weights are of other things.
 
     Where features have no names, they are counted from 0, as in error messages. The bias is left out.
     """
-    if model.problem.estimator not in LINEAR:
+    if model.problem.estimator not in LINEAR_ESTIMATORS:
         return []
     about = model.problem.describe()
     n_features, classes = about["n_features"], about["classes"]
@@ -66,10 +69,10 @@ def bar(weight: Weight, y: float, zero: float, end: float) -> str:
     left, width = min(zero, end), max(abs(end - zero), 0.5)
     style = "upper" if weight.value > 0 else "lower"
     tip = f"<title>{escape(weight.name)} {weight.value:.4g}</title>"
-    name, value = text(NAMES, y + 13, short, "end"), text(WIDTH - 2, y + 13, signed(weight.value), "end")
+    name, value = svg_text(NAMES, y + 13, short, "end"), svg_text(WIDTH - 2, y + 13, signed(weight.value), "end")
     place = f'x="{left:.1f}" width="{width:.1f}" y="{y + 3:.1f}" height="{ROW - 6}"'
     return f'<g>{tip}{name}<rect class="bar {style}" {place}/>{value}</g>'
 
 
 def signed(value: float) -> str:
-    return f"{'−' if value < 0 else ''}{number(abs(value))}"
+    return f"{'−' if value < 0 else ''}{format_number(abs(value))}"

@@ -9,7 +9,7 @@ from distdual.model.io import load_model, read_about, read_certificate
 from distdual.model.replace_files import current
 from distdual.problems.registry import is_own
 from distdual.report.log_reader import Line, read_log
-from distdual.report.page import Run, page
+from distdual.report.page import RunView, page
 from distdual.report.plots import has_matplotlib, new_figure, plot_run
 from distdual.report.price import Price
 from distdual.report.weights import Weight, largest_weights
@@ -21,10 +21,10 @@ class ReportSources(NamedTuple):
     certificate: dict[str, Any] | None  # None for a log without a model
     weights: tuple[list[Weight], str] = ([], "")
 
-    def about(self, name: str, price: Price | None = None) -> Run:
+    def about(self, name: str, price: Price | None = None) -> RunView:
         target = None if self.certificate is None else self.certificate["target"]
         weights, what = self.weights
-        return Run(self.lines, name, self.certificate, target, price=price, weights=weights, weights_of=what)
+        return RunView(self.lines, name, self.certificate, target, price=price, weights=weights, weights_of=what)
 
 
 def write_report(

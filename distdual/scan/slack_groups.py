@@ -22,7 +22,6 @@ from distdual.kernels.rows import (
     Ints,
     as_csr,
     as_dense,
-    n_rows,
 )
 from distdual.problems.base import Constraints, Keys, Problem
 from distdual.problems.constraint_hash import Identities, identities
@@ -127,7 +126,7 @@ def join_smaller(parts: list[Features], n_weights: int) -> Features:
     if len({type(part) for part in parts}) == 1:
         return join_rows(parts)
     n_values = sum(int(np.count_nonzero(part.values)) for part in parts)
-    n = sum(n_rows(part) for part in parts)
+    n = sum(part.n_rows for part in parts)
     if 12 * n_values < 8 * n * n_weights:
         return join_rows([as_csr(part, np.int32 if n_weights < 2**31 else np.int64) for part in parts])
     return join_rows([as_dense(part, n_weights) for part in parts])

@@ -25,7 +25,7 @@ class Coded(NamedTuple):
     codes: Ints
 
 
-class Place(NamedTuple):
+class RowPlace(NamedTuple):
     """Where a record batch is from, for messages."""
 
     source: str
@@ -38,10 +38,10 @@ class Place(NamedTuple):
 Unseen = dict[str, str]  # the first value that the training rows do not have, by column
 
 
-def encode(columns: Columns, batch: Any, place: Place, unseen: Unseen) -> Features:
+def encode(columns: Columns, batch: Any, place: RowPlace, unseen: Unseen) -> Features:
     """The features of each row, dense or sparse as `columns` has it; adds to `unseen`."""
     parts = [encode_column(column, batch.column(column.name), place, unseen) for column in columns.columns]
-    return dense_from(columns, parts) if not columns.sparse else csr_from(columns, parts)
+    return encoded_dense(columns, parts) if not columns.sparse else encoded_csr(columns, parts)
 
 
 class Encoded(NamedTuple):
@@ -52,7 +52,7 @@ class Encoded(NamedTuple):
     missing: Bools | None  # the value of the indicator
 
 
-def encode_column(column: Column, array: Any, place: Place, unseen: Unseen) -> Encoded:
+def encode_column(column: Column, array: Any, place: RowPlace, unseen: Unseen) -> Encoded:
     if column.kind in ("number", "date"):
         value = floats_of(column.name, column.kind, array, place) - column.origin
         missing = check_missing(column, np.isnan(value), place)
@@ -61,13 +61,13 @@ def encode_column(column: Column, array: Any, place: Place, unseen: Unseen) -> E
         return Encoded(None, value, missing if column.indicator else None)
     coded = coded_texts(column.name, array, place)
     missing = check_missing(column, coded.codes == NO_LEVEL, place)
-    features = np.append(features_of(column, coded.values), NO_LEVEL)[coded.codes]
+    features = np.append(feature_numbers(column, coded.values), NO_LEVEL)[coded.codes]
     if column.name not in unseen and (none := (features == NO_LEVEL) & ~missing).any():
         unseen[column.name] = coded.values[coded.codes[np.argmax(none)]]
     return Encoded(features, None, missing if column.indicator else None)
 
 
-def features_of(column: Column, values: list[str]) -> Ints:
+def feature_numbers(column: Column, values: list[str]) -> Ints:
     """The place of each value among the column's features."""
     if column.kind == "hash":
         return Hashing(column.bits).numbers(values)
@@ -75,7 +75,7 @@ def features_of(column: Column, values: list[str]) -> Ints:
     return np.array([places.get(value, NO_LEVEL) for value in values], dtype=np.int64)
 
 
-def check_missing(column: Column, missing: Bools, place: Place) -> Bools:
+def check_missing(column: Column, missing: Bools, place: RowPlace) -> Bools:
     if column.fill is None and missing.any():
         raise place.refuse(
             column.name,
@@ -85,7 +85,7 @@ def check_missing(column: Column, missing: Bools, place: Place) -> Bools:
     return missing
 
 
-def check_size(column: Column, value: Floats, place: Place) -> None:
+def check_size(column: Column, value: Floats, place: RowPlace) -> None:
     """Refuse what float32 cannot hold."""
     bad = ~(np.abs(value) < float(np.finfo(np.float32).max))
     if bad.any():
@@ -94,7 +94,7 @@ def check_size(column: Column, value: Floats, place: Place) -> None:
         raise place.refuse(column.name, row, f"the value {value[row]} {why}")
 
 
-def dense_from(columns: Columns, parts: list[Encoded]) -> DenseRows:
+def encoded_dense(columns: Columns, parts: list[Encoded]) -> DenseRows:
     n = n_rows_of(parts)
     values = np.zeros((n, columns.n_features), dtype=np.float32)
     for column, first, part in zip(columns.columns, columns.offsets[:-1].tolist(), parts, strict=True):
@@ -108,7 +108,7 @@ def dense_from(columns: Columns, parts: list[Encoded]) -> DenseRows:
     return DenseRows(values)
 
 
-def csr_from(columns: Columns, parts: list[Encoded]) -> CsrRows:
+def encoded_csr(columns: Columns, parts: list[Encoded]) -> CsrRows:
     """Rows without zeros; features rise along a row, as columns do."""
     entries = sum(1 + (part.missing is not None) for part in parts)
     n = n_rows_of(parts)
@@ -140,7 +140,7 @@ def n_rows_of(parts: list[Encoded]) -> int:
 # --- Arrow arrays as NumPy arrays
 
 
-def floats_of(name: str, kind: str, array: Any, place: Place) -> Floats:
+def floats_of(name: str, kind: str, array: Any, place: RowPlace) -> Floats:
     """A column of numbers, or of dates as days since 1970, as float64; NaN where it is missing."""
     pa = arrow()
     try:
@@ -191,7 +191,7 @@ def first_misfit(array: Any, kind: str) -> tuple[int, Any]:
     return 0, array[0].as_py()
 
 
-def coded_texts(name: str, array: Any, place: Place) -> Coded:
+def coded_texts(name: str, array: Any, place: RowPlace) -> Coded:
     """A column of texts, or of anything that has one spelling, as codes."""
     pa, types = arrow(), arrow("pyarrow.types")
     if not types.is_dictionary(array.type):
@@ -204,7 +204,7 @@ def coded_texts(name: str, array: Any, place: Place) -> Coded:
     return Coded(values, codes)
 
 
-def as_text(name: str, array: Any, place: Place) -> Any:
+def as_text(name: str, array: Any, place: RowPlace) -> Any:
     """Texts; whole numbers are spelt without a point, as labels are."""
     pa, types = arrow(), arrow("pyarrow.types")
     if types.is_floating(array.type):
@@ -218,7 +218,7 @@ def as_text(name: str, array: Any, place: Place) -> Any:
         raise place.refuse(name, 0, f"a column of type {array.type} is neither numbers nor texts; drop it") from None
 
 
-def labels_of(name: str, array: Any, place: Place) -> NDArray[Any]:
+def column_labels(name: str, array: Any, place: RowPlace) -> NDArray[Any]:
     """Labels as float64, booleans or texts; none may be missing."""
     types = arrow("pyarrow.types")
     if types.is_integer(array.type) or types.is_floating(array.type) or types.is_decimal(array.type):

@@ -33,7 +33,7 @@ CSR = ("indptr", "indices", "values")
 EXAMPLE_COLUMNS = ("y", "cost", "margin")
 RAGGED = ("tokens", "qid")
 KNOWN = ("x", *CSR, "n_features", *EXAMPLE_COLUMNS, *RAGGED)
-INDPTR_PIECE = 1 << 16  # rows whose lengths are looked at together
+INDPTR_PIECE = 1 << 16  # rows whose lengths are checked together
 
 
 class ArrayNames(NamedTuple):

@@ -9,12 +9,12 @@ import numpy as np
 from distdual.data.layout import COLUMNS
 from distdual.data.prepare_options import Options, TestMask
 from distdual.data.preprocess.columns import Column, Columns
-from distdual.data.preprocess.encode import Place, Unseen, coded_texts, encode, floats_of, labels_of
+from distdual.data.preprocess.encode import RowPlace, Unseen, coded_texts, column_labels, encode, floats_of
 from distdual.data.preprocess.learn import Learnt, learn
 from distdual.data.preprocess.table_options import NUMBER, TableOptions, plain_type, read_types
 from distdual.data.shard import Block
 from distdual.data.sources.base import Attached, Opened, Source
-from distdual.data.sources.sequences import Run, whole_sequences
+from distdual.data.sources.sequences import TokenRun, whole_sequences
 from distdual.data.sources.tables import Table
 from distdual.errors import InputError
 from distdual.kernels.rows import Bools
@@ -55,24 +55,24 @@ def source_of(table: Table, columns: Columns, *, labelled: bool) -> Source:
     wanted = read_types(columns, table.types, label=label, weight=weight)
 
     def blocks() -> Iterator[Block]:
-        parts = runs(table, columns, wanted, label, weight)
+        parts = grouped_blocks(table, columns, wanted, label, weight)
         return whole_sequences(parts) if columns.group else (part.block for part in parts)
 
     return Source(table.name, blocks, columns.n_features)
 
 
-def placed(tables: Sequence[Table], wanted: dict[str, str]) -> Iterator[tuple[Any, Place]]:
+def placed(tables: Sequence[Table], wanted: dict[str, str]) -> Iterator[tuple[Any, RowPlace]]:
     """The record batches of all tables, each with where it is from."""
     for table in tables:
         first = 0
         for batch in table.read(wanted):
-            yield batch, Place(table.name, first)
+            yield batch, RowPlace(table.name, first)
             first += batch.num_rows
 
 
-def runs(
+def grouped_blocks(
     table: Table, columns: Columns, wanted: dict[str, str], label: str | None, weight: str | None
-) -> Iterator[Run]:
+) -> Iterator[TokenRun]:
     """Blocks of rows, and where a new group begins."""
     before = None
     unseen: Unseen = {}
@@ -88,7 +88,7 @@ def runs(
                 name,
                 unseen[name],
             )
-        y = np.zeros(batch.num_rows) if label is None else labels_of(label, batch.column(label), place)
+        y = np.zeros(batch.num_rows) if label is None else column_labels(label, batch.column(label), place)
         cost = None if weight is None else floats_of(weight, "number", batch.column(weight), place)
         if cost is not None and np.isnan(cost).any():
             raise place.refuse(str(weight), int(np.argmax(np.isnan(cost))), "the weight is missing")
@@ -99,7 +99,7 @@ def runs(
             begins[1:] = names[1:] != names[:-1]
             begins[0] = names[0] != before
             before = names[-1]
-        yield Run(Block(x, y, cost), begins)
+        yield TokenRun(Block(x, y, cost), begins)
 
 
 def check_grouped(columns_group: str | None, kind: str, *, ragged: bool, weight: str | None) -> None:

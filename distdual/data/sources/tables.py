@@ -8,16 +8,16 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from distdual.data.preprocess.table_options import BOOLEAN, DATE, NUMBER, OTHER, TEXT, listed
+from distdual.data.preprocess.table_options import BOOLEAN, DATE, NUMBER, OTHER, TEXT, first_columns
 from distdual.data.sources.arrow import arrow
-from distdual.data.sources.open_file import head, open_decompressed, open_source
+from distdual.data.sources.open_file import first_bytes, open_decompressed, open_source
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 
 BATCH_ROWS = 1 << 16
 CSV_BYTES = 4 << 20  # of a batch; pyarrow reads 32 of these ahead
 HEAD_BYTES = 1 << 20  # within which the line of column names ends
-SEPARATORS = b",\t;|"
+FIELD_SEPARATORS = b",\t;|"
 CSV_COLUMN = re.compile(r"In CSV column #(\d+): ")
 
 
@@ -32,7 +32,9 @@ class Table(NamedTuple):
         """Record batches with the wanted columns, from the start."""
         for name in wanted:
             if name not in self.types:
-                raise InputError(f"{self.name}: there is no column {name!r}; the columns are {listed(self.types)}")
+                raise InputError(
+                    f"{self.name}: there is no column {name!r}; the columns are {first_columns(self.types)}"
+                )
         return self.batches(wanted)
 
 
@@ -69,7 +71,7 @@ def csv_table(file: Location) -> Table:
         first = stream.read(HEAD_BYTES).partition(b"\n")[0]
     if not first.strip():
         raise InputError(f"{file}: the file is empty")
-    separator = chr(max(SEPARATORS, key=first.count))
+    separator = chr(max(FIELD_SEPARATORS, key=first.count))
 
     def batches(wanted: Mapping[str, str]) -> Iterator[Any]:
         with open_csv(file, separator, wanted, types) as reader:
@@ -249,4 +251,4 @@ def table_format(file: Location) -> str | None:
         if name.endswith(tuple(f".{suffix}" for suffix in suffixes)):
             return format_
     with open_source(file) as stream:
-        return "parquet" if head(stream, 4) == PARQUET_MAGIC else None
+        return "parquet" if first_bytes(stream, 4) == PARQUET_MAGIC else None

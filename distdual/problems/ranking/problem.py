@@ -29,7 +29,7 @@ from distdual.problems.linear import find_scores
 from distdual.problems.ranking.measures import ranking_sums
 from distdual.problems.ranking.swapped_pairs import Grades, find_ranks, find_totals, find_violated, sum_pairs
 
-MOST = 60.0  # the largest label whose exponential gain leaves room to add up pairs exactly enough
+LARGEST_LABEL = 60.0  # the largest label whose exponential gain leaves room to add up pairs exactly enough
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,9 +121,9 @@ class Ranking(Problem):
         find_ranks(shard.y, bounds, rank)
         gain = np.zeros(len(shard.y)) if self.gain == "none" else shard.y
         if self.gain == "exponential":
-            if float(gain.max(initial=0.0)) > MOST:
+            if float(gain.max(initial=0.0)) > LARGEST_LABEL:
                 raise InputError(
-                    f"shard {shard.number}: problem.gain = 'exponential' takes labels up to {MOST:g}, "
+                    f"shard {shard.number}: problem.gain = 'exponential' takes labels up to {LARGEST_LABEL:g}, "
                     f"found {gain.max():g}; use 'linear', or other labels"
                 )
             gain = np.exp2(gain)
