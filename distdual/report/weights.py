@@ -11,10 +11,7 @@ from distdual.model.io import Model
 from distdual.report.number_format import format_number
 from distdual.report.svg_charts import svg_text
 
-LINEAR_ESTIMATORS = (
-    "SVC",
-    "SVR",
-)  # the estimators whose models have a weight for each feature, or for each class and feature
+LINEAR_ESTIMATORS = ("SVC", "SVR")  # their models have a weight for each feature, or for each class and feature
 MOST_SHOWN = 20  # weights that are shown
 WIDTH, ROW, TOP = 360, 18, 4  # of the picture
 NAMES, NUMBERS = 150, 52  # the widths of the columns of names and of numbers
