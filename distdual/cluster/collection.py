@@ -24,7 +24,9 @@ from distdual.errors import InputError
 from distdual.kernels.rounding import row_norm_bound
 from distdual.kernels.rows import CsrRows, Features, Ints
 
-SHARD_BYTES = 256 << 20  # larger partitions are several shards, so that a scan needs little memory beside them
+PARTITION_SHARD_BYTES = (
+    256 << 20
+)  # larger partitions are several shards, so that a scan needs little memory beside them
 MOST_LABELS = 100_000  # more are taken for the targets of a regression, and would be slow to list
 
 
@@ -40,7 +42,7 @@ class Described(NamedTuple):
     cost_checksum: int
 
 
-class Piece(NamedTuple):
+class PartitionPiece(NamedTuple):
     """Rows begin … end − 1 of a partition, which are one shard."""
 
     part: int
@@ -54,7 +56,7 @@ class CollectionDataset:
 
     client: Any = field(repr=False)
     parts: Sequence[Any] = field(repr=False)  # a delayed Block of each partition
-    pieces: Sequence[Piece] = field(repr=False)
+    pieces: Sequence[PartitionPiece] = field(repr=False)
     described: Sequence[Described] = field(repr=False)
     labels: NDArray[Any] = field(repr=False)  # distinct ones of all partitions; none for targets
     columns: tuple[str, ...] | None = None  # of a data frame
@@ -150,7 +152,7 @@ def is_collection(x: Any) -> bool:
     return bool(is_dask_collection(x)) and (hasattr(x, "numblocks") or hasattr(x, "npartitions"))
 
 
-def is_frame(x: Any) -> bool:
+def has_columns(x: Any) -> bool:
     return hasattr(x, "columns")
 
 
@@ -158,16 +160,16 @@ def open_collection(client: Any, x: Any, y: Any, cost: Any = None, *, regression
     """Describe the partitions of `x` and `y`, on the workers that hold them or can compute them."""
     from dask.delayed import delayed
 
-    columns = tuple(map(str, x.columns)) if is_frame(x) else None
+    columns = tuple(map(str, x.columns)) if has_columns(x) else None
     rows = partitions(x, "X")
-    targets = aligned(y, x, len(rows), "y")
-    costs = [None] * len(rows) if cost is None else aligned(cost, x, len(rows), "sample_weight")
+    targets = with_equal_partitions(y, x, len(rows), "y")
+    costs = [None] * len(rows) if cost is None else with_equal_partitions(cost, x, len(rows), "sample_weight")
     parts = [
         delayed(one_block, pure=False)(*own, number, columns)
         for number, own in enumerate(zip(rows, targets, costs, strict=True))
     ]
     width = int(x.shape[1])
-    futures = client.compute([delayed(describe, pure=False)(part, width, regression) for part in parts])
+    futures = client.compute([delayed(describe_partition, pure=False)(part, width, regression) for part in parts])
     described = list(client.gather(futures))
     there = [number for number, part in enumerate(described) if part.n_examples]
     if not there:
@@ -181,7 +183,7 @@ def open_collection(client: Any, x: Any, y: Any, cost: Any = None, *, regression
 
 def partitions(x: Any, name: str) -> list[Any]:
     """A delayed value for each partition of rows."""
-    if is_frame(x) or not hasattr(x, "numblocks"):
+    if has_columns(x) or not hasattr(x, "numblocks"):
         return list(x.to_delayed())
     if name == "X" and x.ndim != 2:
         raise InputError(f"X must have 2 dimensions, found {x.ndim}")
@@ -189,7 +191,7 @@ def partitions(x: Any, name: str) -> list[Any]:
     return list(whole.to_delayed().ravel())
 
 
-def aligned(column: Any, x: Any, n_parts: int, name: str) -> list[Any]:
+def with_equal_partitions(column: Any, x: Any, n_parts: int, name: str) -> list[Any]:
     """A delayed value of `column` for each partition of `x`."""
     if not is_collection(column):
         column = from_local(column, x, name)
@@ -216,11 +218,11 @@ def from_local(column: Any, x: Any, name: str) -> Any:
     return da.from_array(values, chunks=(lengths,))
 
 
-def pieces_of(number: int, part: Described) -> list[Piece]:
+def pieces_of(number: int, part: Described) -> list[PartitionPiece]:
     """The whole partition or, if it is large, several pieces of it."""
-    n_pieces = max(1, min(part.n_examples, -(-part.nbytes // SHARD_BYTES)))
+    n_pieces = max(1, min(part.n_examples, -(-part.nbytes // PARTITION_SHARD_BYTES)))
     cuts = np.linspace(0, part.n_examples, n_pieces + 1).astype(int).tolist()
-    return [Piece(number, begin, end) for begin, end in itertools.pairwise(cuts)]
+    return [PartitionPiece(number, begin, end) for begin, end in itertools.pairwise(cuts)]
 
 
 def check_alike(parts: Sequence[Described]) -> None:
@@ -237,7 +239,7 @@ def check_alike(parts: Sequence[Described]) -> None:
 def one_block(x: Any, y: Any, cost: Any, number: int, columns: tuple[str, ...] | None) -> Block:
     """A partition as kernels read it: a view where its values are float32 in rows."""
     name = f"partition {number}"
-    rows = features_of(x if columns is None else numbers_of(x, name), f"{name} of X")
+    rows = partition_features(x if columns is None else numbers_of(x, name), f"{name} of X")
     costs = None if cost is None else checked_weights(np.asarray(cost), f"{name} of sample_weight", 0)
     for given, what in ((y, "y"), (cost, "sample_weight")):
         if given is not None and np.shape(given) != (rows.n_rows,):
@@ -247,7 +249,7 @@ def one_block(x: Any, y: Any, cost: Any, number: int, columns: tuple[str, ...] |
     return Block(rows, labels(np.asarray(y), f"{name} of y", 0), costs)
 
 
-def features_of(x: Any, name: str) -> Features:
+def partition_features(x: Any, name: str) -> Features:
     if is_sparse(x):
         csr = x.tocsr()
         ready = as_they_are(csr)
@@ -263,7 +265,7 @@ def numbers_of(frame: Any, name: str) -> NDArray[np.float32]:
     return np.ascontiguousarray(frame.to_numpy(dtype=np.float32, na_value=np.nan))
 
 
-def describe(block: Block, width: int, regression: bool) -> Described:
+def describe_partition(block: Block, width: int, regression: bool) -> Described:
     distinct = block.y[:0] if regression else np.unique(block.y)
     if len(distinct) > MOST_LABELS:
         raise InputError(f"y has more than {MOST_LABELS} different labels; numbers to regress on are for SVR")

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from distdual.cluster.base import Held, arrived, run_all
-from distdual.cluster.dask_monitor import LOOK, PAUSE, Attended
+from distdual.cluster.base import HeldWeights, arrived, run_scans
+from distdual.cluster.dask_monitor import PAUSE, POLL_SECONDS, Attended
 from distdual.cluster.dask_tasks import (
     Sent,
     Task,
@@ -28,7 +28,7 @@ from distdual.cluster.dask_tasks import (
     scans_a_task,
     shrinking_chunks,
 )
-from distdual.cluster.dask_worker import Latent, ShardWork, TaskDone, TaskWork, load_bundle, work_on_shards
+from distdual.cluster.dask_worker import LatentValues, ShardWork, TaskDone, TaskWork, load_bundle, work_on_shards
 from distdual.cluster.resources import of_workers
 from distdual.cluster.same_sources import HERE, ForeignWorkerError, is_same
 from distdual.config import ClusterConfig
@@ -38,11 +38,11 @@ from distdual.errors import ClusterError
 from distdual.kernels.rows import Floats
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import Completed
-from distdual.scan.scan import Scan, ShardReport, Source, loaded_bytes
+from distdual.scan.scan import DatasetRef, Scan, ShardReport, loaded_bytes
 
 SENDING = 10.0  # seconds allowed for sending a value to a worker, plus …
 SLOWEST = 1e6  # … a second per this many bytes
-TRIES = 5  # times a task may be lost with a worker, the last copy of its weights or the scheduler
+TASK_TRIES = 5  # times a task may be lost with a worker, the last copy of its weights or the scheduler
 SUSPECT = 3  # losses after which tasks run one at a time, to find the one that kills workers
 LOST = ("cancelled", "error")  # states of a shard that has to be read again
 KILLED = 4  # workers that died when Dask gives up a task
@@ -57,7 +57,7 @@ class Scattered:
     future: Any = None
 
 
-class Outcome(NamedTuple):
+class TaskOutcome(NamedTuple):
     task: Task
     future: Any  # the task may have a newer one by now
     result: Any
@@ -65,15 +65,15 @@ class Outcome(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class Flight:
+class PendingTasks:
     """Pending tasks and the queue of their outcomes."""
 
     tasks: set[Task] = field(default_factory=set)
     suspects: list[Task] = field(default_factory=list)  # tasks waiting to run alone
     alone: Task | None = None  # the suspect that runs now
-    ended: "SimpleQueue[Outcome]" = field(default_factory=SimpleQueue)
+    ended: "SimpleQueue[TaskOutcome]" = field(default_factory=SimpleQueue)
 
-    def arrived(self, wait: float) -> list[Outcome]:
+    def arrived(self, wait: float) -> list[TaskOutcome]:
         """Return the outcomes of tasks that were neither dropped nor resubmitted."""
         return [o for o in arrived(self.ended, wait) if o.task in self.tasks and o.task.future is o.future]
 
@@ -92,15 +92,15 @@ class DaskExecutor:
         """`prepare` is called after a scheduler restart, before any task is sent."""
         self.client = client
         self.cluster = Attended(client, limits or ClusterConfig(), prepare)
-        self.source: Source | Sent = dataset if isinstance(dataset, Sent) else Source.of(dataset)
+        self.source: DatasetRef | Sent = dataset if isinstance(dataset, Sent) else DatasetRef.of(dataset)
         self.first = dataset.first
         self.problem = problem
         self.run = secrets.token_hex(4)  # distinguishes runs that share a cluster
         self.serial = itertools.count()
-        self.held: Held[Scattered] = Held()
+        self.held: HeldWeights[Scattered] = HeldWeights()
         self.everywhere = True  # whether to scatter to all workers at once
         self.shared: Scattered | None = None  # the problem, without the latent values of each shard
-        self.scans = Flight()
+        self.scans = PendingTasks()
         self.bundle = bundle_size(dataset, self.slots)
         self.streams = not of_workers(self.cluster.workers).keep(loaded_bytes(dataset, problem))
         self.loaded: dict[int, Any] = {}  # shards in cluster memory, by bundle number
@@ -152,7 +152,7 @@ class DaskExecutor:
         self._drop(self.scans)
 
     def reports(self, scans: Sequence[Scan]) -> Iterator[ShardReport]:
-        return run_all(self, scans)
+        return run_scans(self, scans)
 
     def map_shards(self, function: Any, shards: Sequence[int], *parts: Sequence[Any]) -> Iterator[Any]:
         name, version = function.__name__.replace("_", "-"), self.held.newest
@@ -161,11 +161,11 @@ class DaskExecutor:
         most = 1 if one_by_one else max(self.bundle, reads_a_task(self.seconds))
         some_at_a_time = shrinking_chunks(arguments, self.slots, most)
         tasks = [Task(name, version, function, [each[0] for each in some], some) for some in some_at_a_time]
-        flight = Flight()
+        flight = PendingTasks()
         self._begin(flight, tasks)
         return self._in_order(flight, tasks)
 
-    def _in_order(self, flight: Flight, tasks: Sequence[Task]) -> Iterator[Any]:
+    def _in_order(self, flight: PendingTasks, tasks: Sequence[Task]) -> Iterator[Any]:
         """Yield results one by one: those of a large data set might not fit in memory at once."""
         results: dict[Task, list[Any]] = {}
         try:
@@ -178,7 +178,7 @@ class DaskExecutor:
 
     def close(self) -> None:
         self.drop()
-        self.held = Held()
+        self.held = HeldWeights()
         self.shared = None
         self.loaded = {}
 
@@ -191,7 +191,7 @@ class DaskExecutor:
 
     # Tasks: start, (re)submit, collect, drop.
 
-    def _begin(self, flight: Flight, tasks: Sequence[Task]) -> None:
+    def _begin(self, flight: PendingTasks, tasks: Sequence[Task]) -> None:
         if not flight.tasks:
             self.cluster.watch.progress = time.monotonic()
         for task in tasks:
@@ -199,7 +199,7 @@ class DaskExecutor:
             flight.tasks.add(task)
         self._submit(flight, tasks)
 
-    def _submit(self, flight: Flight, tasks: Sequence[Task]) -> None:
+    def _submit(self, flight: PendingTasks, tasks: Sequence[Task]) -> None:
         """Send tasks to the scheduler in batches: one message costs about as much as a hundred tasks."""
         problem = self._problem()
         for batch in batches(tasks, self.source):
@@ -221,19 +221,19 @@ class DaskExecutor:
         return f"{name}-{self.run}-{next(self.serial)}"
 
     @staticmethod
-    async def _follow(flight: Flight, task: Task, future: Any) -> None:
+    async def _follow(flight: PendingTasks, task: Task, future: Any) -> None:
         """Fetch the result as soon as it is ready, even while the coordinator is busy."""
         try:
-            outcome = Outcome(task, future, await future.result(), None)
+            outcome = TaskOutcome(task, future, await future.result(), None)
         except Exception as error:  # among them distributed.CancelledError
-            outcome = Outcome(task, future, None, error)
+            outcome = TaskOutcome(task, future, None, error)
         flight.ended.put(outcome)
 
-    def _collect(self, flight: Flight, wait: float) -> list[tuple[Task, list[Any]]]:
+    def _collect(self, flight: PendingTasks, wait: float) -> list[tuple[Task, list[Any]]]:
         end = time.monotonic() + wait
         while flight.tasks:
             found, lost = list[tuple[Task, list[Any]]](), list[Task]()
-            for outcome in flight.arrived(min(end - time.monotonic(), LOOK)):
+            for outcome in flight.arrived(min(end - time.monotonic(), POLL_SECONDS)):
                 task = outcome.task
                 if task is flight.alone:
                     flight.alone = None
@@ -256,7 +256,7 @@ class DaskExecutor:
                 return found
         return []
 
-    def _accepted(self, outcome: Outcome) -> TaskDone | None:
+    def _accepted(self, outcome: TaskOutcome) -> TaskDone | None:
         """The results of a task, if it has ended on a worker that runs the same distdual."""
         done, foreign = outcome.result, None
         if isinstance(outcome.error, ForeignWorkerError):
@@ -269,14 +269,14 @@ class DaskExecutor:
             self.cluster.refuse(f"worker {foreign} runs another distdual", foreign)
         return None
 
-    def _check_lost(self, outcome: Outcome) -> None:
+    def _check_lost(self, outcome: TaskOutcome) -> None:
         """Raise the error of a task that failed by itself; count the loss of one that never finished."""
         from distributed import KilledWorker
 
         task, error = outcome.task, outcome.error
         if error is None or isinstance(error, ForeignWorkerError):
             task.lost += 1
-            if task.lost > TRIES:
+            if task.lost > TASK_TRIES:
                 raise ClusterError(f"{task}: workers that run another distdual take it again and again") from None
             return
         if isinstance(error, KilledWorker):
@@ -285,10 +285,10 @@ class DaskExecutor:
             task.lost += 1
         elif not isinstance(error, MemoryError):
             raise error
-        if task.lost > TRIES or isinstance(error, MemoryError):
+        if task.lost > TASK_TRIES or isinstance(error, MemoryError):
             raise ClusterError(short_of_memory(task, self.cluster.workers)) from None
 
-    def _again(self, flight: Flight, tasks: Sequence[Task]) -> None:
+    def _again(self, flight: PendingTasks, tasks: Sequence[Task]) -> None:
         self.cluster.wait_for_worker()
         self._restore(self._problem())
         for version in {task.version for task in tasks}:
@@ -301,7 +301,7 @@ class DaskExecutor:
         self._submit(flight, [task for task in tasks if task.lost < SUSPECT])
         self.events.append(f"{len(tasks)} tasks submitted again")
 
-    def _drop(self, flight: Flight) -> None:
+    def _drop(self, flight: PendingTasks) -> None:
         if not flight.tasks:
             return
         if self.client.status == "running":
@@ -333,7 +333,7 @@ class DaskExecutor:
         """Whether a shard that has been read stays in cluster memory."""
         return not self.streams or shard in self.kept
 
-    def _source(self, shard: int) -> Source | OneShard:
+    def _source(self, shard: int) -> DatasetRef | OneShard:
         """Return where a shard is stored or, for arrays, the shard itself."""
         return self.source.only(shard) if isinstance(self.source, Sent) else self.source
 
@@ -348,11 +348,11 @@ class DaskExecutor:
         each = zip(task.shards, task.arguments, strict=True)
         return TaskWork(task.function, [ShardWork(shard, own, self._latent(shard)) for shard, own in each])
 
-    def _latent(self, shard: int) -> Latent | None:
+    def _latent(self, shard: int) -> LatentValues | None:
         if not isinstance(self.problem, Completed):
             return None
         part = self.problem.part(int(self.first[shard]), int(self.first[shard + 1]))
-        return Latent(part.values, part.first, part.indptr)
+        return LatentValues(part.values, part.first, part.indptr)
 
     def _scatter(self, what: Scattered) -> None:
         """Send a value to the workers, and retry until the scheduler has noticed those that died.
@@ -377,7 +377,7 @@ class DaskExecutor:
     async def _send(self, key: str, value: Any) -> Any:
         """Scatter with a timeout: the scheduler may wait forever for copies where a worker died or joined meanwhile."""
         seconds = SENDING + getattr(value, "nbytes", 0) / SLOWEST
-        copies = self.client.scatter({key: value}, broadcast=self.everywhere and not self.pending, timeout=LOOK)
+        copies = self.client.scatter({key: value}, broadcast=self.everywhere and not self.pending, timeout=POLL_SECONDS)
         return await asyncio.wait_for(copies, seconds)
 
     def _restore(self, what: Scattered) -> None:

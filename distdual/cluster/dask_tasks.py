@@ -9,7 +9,7 @@ from distdual.cluster.dask_worker import scan_on_worker
 from distdual.data.in_memory import MemoryDataset
 from distdual.data.training_data import TrainingData
 from distdual.problems.base import Problem
-from distdual.scan.scan import Scan, Source
+from distdual.scan.scan import DatasetRef, Scan
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ def shrinking_chunks(values: list[T], slots: int, most: int) -> list[list[T]]:
     return found
 
 
-def batches(tasks: Sequence[Task], source: Source | Sent) -> Iterator[list[Task]]:
+def batches(tasks: Sequence[Task], source: DatasetRef | Sent) -> Iterator[list[Task]]:
     """Group tasks of one version into messages to the scheduler."""
     batch: list[Task] = []
     size = 0

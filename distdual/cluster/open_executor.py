@@ -24,7 +24,7 @@ def open_executor(
     cluster: ClusterConfig, dataset: AnyDataset, problem: Problem, client: Any = None
 ) -> Iterator[Executor]:
     """Open the executor that [cluster] describes, or one on a given Dask client."""
-    check_examples(dataset, problem)
+    check_form(dataset, problem)
     client = dataset.client if isinstance(dataset, CollectionDataset) else client
     if client is not None:
         yield from _closing(on_dask(client, dataset, problem, cluster))
@@ -62,7 +62,7 @@ def on_dask(client: Any, dataset: AnyDataset, problem: Problem, cluster: Cluster
     return executor
 
 
-def check_examples(dataset: AnyDataset, problem: Problem) -> None:
+def check_form(dataset: AnyDataset, problem: Problem) -> None:
     """Raise unless the data set holds the kind of examples that the problem's kernels expect."""
     if dataset.ragged != problem.data_spec.ragged:
         found, needed = ("sequences", "single rows") if dataset.ragged else ("single rows", "sequences")

@@ -27,10 +27,10 @@ from distdual.data.zarr_description import (
     DamagedError,
     codecs_of,
     damaged,
-    described_as,
     open_group,
     read_layout,
     separator_of,
+    stored_as,
     text_array,
 )
 from distdual.data.zarr_store import MissingChunkError, StrictStore, zarr_store
@@ -231,8 +231,8 @@ def dataset_in(location: Location, store: StrictStore) -> Dataset:
     try:
         layout = replace(layout, separator=separator_of(location, group, layout))
         codecs = {spec.name: codecs_of(location, group, layout, spec) for spec in layout.arrays}
-        texts = {name: described_as(location, group, text_array(name), "uint8").async_array for name in layout.texts}
-        tables = {name: described_as(location, group, name, *form) for name, form in TABLES.items()}
+        texts = {name: stored_as(location, group, text_array(name), "uint8").async_array for name in layout.texts}
+        tables = {name: stored_as(location, group, name, *form) for name, form in TABLES.items()}
         lengths, largest_norm, checksum = (np.asarray(each[:]) for each in tables.values())
         check_tables(str(location), layout, lengths, largest_norm, checksum)
     except (MissingChunkError, *UNREADABLE) as error:

@@ -46,7 +46,7 @@ def codecs_of(location: Location, group: zarr.Group, layout: Layout, spec: Array
     return metadata["codecs"]
 
 
-def described(location: Location, group: zarr.Group, name: str, dtype: str, dimensions: int = 1) -> "zarr.Array[Any]":
+def stored_as(location: Location, group: zarr.Group, name: str, dtype: str, dimensions: int = 1) -> "zarr.Array[Any]":
     """A table or a text, if it is of this form and fits in memory."""
     found = array_of(group, name)
     check_table_size(f"{location}: array {name!r}", as_json(found.metadata.to_dict()), dtype, dimensions)

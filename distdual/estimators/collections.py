@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.cluster.collection import CollectionDataset, client_of, is_collection, is_frame, open_collection
+from distdual.cluster.collection import CollectionDataset, client_of, has_columns, is_collection, open_collection
 from distdual.errors import InputError
 from distdual.estimators.inputs import Given, check_columns_of
 
@@ -23,7 +23,7 @@ def collection_of(estimator: Any, X: Any, given: Given, *, regression: bool) -> 
         return None
     client = estimator.client or client_of(X)
     if client is None:
-        if is_frame(X):
+        if has_columns(X):
             raise InputError("a Dask data frame needs a Dask client: create one, or pass it as client")
         return None
     if given.y is None:
@@ -42,7 +42,7 @@ def lazily(function: Callable[[Any], NDArray[Any]], X: Any, meta: NDArray[Any]) 
 
     `meta` is the result for no rows. A data frame gives a series, or a data frame where results have columns.
     """
-    if is_frame(X):
+    if has_columns(X):
         return X.map_partitions(framed, function, meta=as_frame(meta, None))
     rows = X.rechunk({1: -1})
     if meta.ndim == 1:

@@ -24,7 +24,7 @@ def prepared_rows(preprocessing: Any, X: Any, n_features: int) -> Any:
         return matrix_of(preprocessing.scaled(block, "X").x, n_features)
     blocks = [
         block
-        for source in known_tables([frame_table(as_frame(X, columns), "X")], columns, labelled=False).sources
+        for source in known_tables([frame_table(rows_as_frame(X, columns), "X")], columns, labelled=False).sources
         for block in source.blocks()
     ]
     if not blocks:
@@ -32,7 +32,7 @@ def prepared_rows(preprocessing: Any, X: Any, n_features: int) -> Any:
     return matrix_of(preprocessing.scaled(join_blocks(blocks), "X").x, n_features)
 
 
-def as_frame(X: Any, columns: Columns) -> Any:
+def rows_as_frame(X: Any, columns: Columns) -> Any:
     """A data frame as it is; dicts, or an array with the columns in order, as an Arrow table."""
     if isinstance(X, dict) or (getattr(X, "ndim", None) == 1 and hasattr(X, "index")):
         raise InputError(

@@ -21,7 +21,7 @@ from numba.core import event
 log = logging.getLogger(__name__)
 
 NOTICE = "compiling kernels (once per installation)"
-PACKAGE = __name__.partition(".")[0]
+OWN_PACKAGE = __name__.partition(".")[0]
 settings: Any = numba.config  # its stubs do not know CACHE_DIR
 
 
@@ -44,11 +44,11 @@ def use_private_cache() -> bool:
 def private_folder() -> Path | None:
     """The folder of this user, which all its processes share; a new one if somebody else could write to that."""
     with contextlib.suppress(OSError):
-        shared = Path(tempfile.gettempdir(), f"{PACKAGE}-kernels-{os.getuid()}")
+        shared = Path(tempfile.gettempdir(), f"{OWN_PACKAGE}-kernels-{os.getuid()}")
         shared.mkdir(mode=0o700, exist_ok=True)
         if is_private(shared):
             return shared
-        return Path(tempfile.mkdtemp(prefix=f"{PACKAGE}-kernels-"))
+        return Path(tempfile.mkdtemp(prefix=f"{OWN_PACKAGE}-kernels-"))
     return None
 
 
@@ -96,7 +96,7 @@ class CompilationListener(event.Listener):
 
 
 def is_own_kernel(event: Any) -> bool:
-    return str(event.data["dispatcher"].py_func.__module__).startswith(f"{PACKAGE}.")
+    return str(event.data["dispatcher"].py_func.__module__).startswith(f"{OWN_PACKAGE}.")
 
 
 watch = CompilationListener()

@@ -19,7 +19,7 @@ def digest_of(package: Path, module: str) -> str:
 
 def kernel_sources(package: Path, module: str) -> list[Path]:
     """All files of the package for a module outside it, such as a user's own."""
-    files, imported, specialising = sources(package)
+    files, imported, specialising = imported_sources(package)
     left, found = [module, *specialising], set[str]()
     if module not in files:
         left += files
@@ -32,7 +32,7 @@ def kernel_sources(package: Path, module: str) -> list[Path]:
 
 
 @functools.cache
-def sources(package: Path) -> tuple[dict[str, Path], dict[str, set[str]], list[str]]:
+def imported_sources(package: Path) -> tuple[dict[str, Path], dict[str, set[str]], list[str]]:
     """The files of a package by module, the modules that each imports, and those that specialise."""
     files = {module_name(path, package): path for path in package.rglob("[!.]*.py")}  # not what an editor hides there
     texts = {name: path.read_text(encoding="utf-8") for name, path in files.items()}

@@ -137,7 +137,7 @@ class TestRefused:
 
 def test_large_partitions_are_several_shards(client: Any) -> None:
     x, y = persisted(client, chunks=400)
-    with patch("distdual.cluster.collection.SHARD_BYTES", 3000):
+    with patch("distdual.cluster.collection.PARTITION_SHARD_BYTES", 3000):
         model = distdual.SVC(0.1, client=client).fit(x, y)
     assert model.certificate_["n_shards"] > 3
     assert model.certificate_["certified"]

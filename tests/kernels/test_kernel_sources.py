@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from distdual.kernels.jit import PACKAGE
-from distdual.kernels.kernel_sources import digest_of, kernel_sources, sources
+from distdual.kernels.kernel_sources import digest_of, imported_sources, kernel_sources
 
 
 def small_package(folder: Path) -> Path:
@@ -19,7 +19,7 @@ def small_package(folder: Path) -> Path:
 
 def change(file: Path, text: str) -> None:
     file.write_text(text)
-    sources.cache_clear()
+    imported_sources.cache_clear()
 
 
 def test_a_change_of_what_a_kernel_imports_or_of_a_specialisation_counts_and_no_other(tmp_path):
