@@ -385,7 +385,7 @@ def check(model, data=None, gap=None):
     source = Data(Path(data or about["data"]["url"]), len(seen))
     require((source.checksum == seen).all(), "the data set is not the one the model was trained on")
     require(source.fingerprint() == about["data"]["fingerprint"], "the data set means something else than in training")
-    if "feature_map" in about["problem"]:
+    if {"feature_map", "expansion"} & set(about["problem"]):
         raise NotCovered("a model with a kernel")
     problem, C = PROBLEMS[about["problem"]["kind"]](about["problem"], source), float(about["C"])
     w = np.load(folder / "weights.npy", allow_pickle=False)

@@ -29,6 +29,7 @@ ORDER = [
     "scan",
     "cluster",
     "solver",
+    "expansion",
     "model",
     "certificate",
     "report",

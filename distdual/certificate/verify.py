@@ -26,6 +26,7 @@ from distdual.certificate.findings import (
     oracle_findings,
 )
 from distdual.certificate.rebuild import Support, no_support
+from distdual.certificate.verify_expansion import recompute
 from distdual.cluster.base import Executor
 from distdual.cluster.open_executor import open_executor
 from distdual.config import RETRY_SECONDS, ClusterConfig
@@ -37,6 +38,7 @@ from distdual.kernels.rows import Floats, Int32s, product
 from distdual.model.dual import AnyDual, Dual, DualSummary, GroupDual
 from distdual.model.io import FROM_ARRAYS, Model, changed_files, check_own_texts, load_model
 from distdual.problems.base import Magnitude
+from distdual.problems.expanded import Expanded
 from distdual.problems.latent.base import Completed
 from distdual.problems.registry import KindOrClass
 from distdual.scan.scan import DatasetRef
@@ -102,6 +104,9 @@ def verify(
     dataset = trained_on(claimed, whole)
     check_shape(claimed, dataset)
     with open_executor(cluster or ClusterConfig(), dataset, claimed.problem, client) as executor:
+        if isinstance(claimed.problem, Expanded):
+            found = verified_expansion(claimed, folder, dataset, executor, gap)
+            return replace(found, appended=whole.n_shards - dataset.n_shards)
         executor.publish(0, claimed.w)
         v, checks, out_of_range = scan_support(claimed, folder, dataset, executor)
         changed = changed_files(folder, claimed.certificate)
@@ -118,6 +123,39 @@ def verify(
     ]
     concluded = conclude(claimed, dataset, checks, v, imputed, findings, gap)
     return replace(concluded, appended=whole.n_shards - dataset.n_shards)
+
+
+def verified_expansion(
+    model: Model, folder: Location, dataset: Dataset, executor: Executor, gap: float | None
+) -> Verification:
+    """The same for a model with an exact kernel."""
+    found = recompute(model, folder, dataset, executor)
+    lower, upper, _, rounding = found.bounds
+    findings = [
+        *(f"{folder}/{name} is not what training wrote" for name in changed_files(folder, model.certificate)),
+        *data_findings(model, dataset, found.damaged),
+        *found.findings,
+        *claims(model, {"lower": lower, "upper": upper}, rounding),
+    ]
+    if opposed := contradiction(lower, upper):
+        findings.append(opposed)
+    target = claimed_number(model, "target") if gap is None else gap
+    return Verification(
+        lower,
+        upper,
+        relative_gap(upper, lower),
+        target,
+        not findings and is_certified(lower, upper, target),
+        tuple(findings),
+        rounding,
+        gap is not None,
+        model.C,
+        model.dual.support,
+        dataset.n_examples,
+        found.bytes_read,
+        found.gets,
+        dataset.n_shards,
+    )
 
 
 def trained_data(source: Location) -> Dataset:

@@ -17,9 +17,9 @@ class KernelConfig:
     kind: str
     """"rbf", "polynomial", "laplacian" or "sigmoid", as scikit-learn defines them."""
 
-    basis: int | str
-    """The rank of the approximation: how many landmarks to draw from the data set, or how many random features; or the
-    URL of a data set whose rows are the landmarks."""
+    basis: int | str | None = None
+    """The rank of an approximation: how many landmarks to draw from the data set, or how many random features; or the
+    URL of a data set whose rows are the landmarks. None: the exact kernel, for binary problems."""
 
     gamma: float | str = "scale"
     """γ: a number; "scale" is 1 / (n_features · variance of all features), "auto" is 1 / n_features."""
@@ -53,9 +53,11 @@ class KernelConfig:
     def _check_basis(self) -> None:
         if isinstance(self.basis, int) and self.basis < 1:
             raise InputError(f"kernel.basis must be positive, got {self.basis}")
+        if self.basis is None and self.kind == "sigmoid":
+            raise InputError('kernel.kind = "sigmoid" is not positive definite; give kernel.basis, on which it may be')
         given = [f'kernel.map = "{self.map}"'] * (self.map != "nystroem")
         given += [f'kernel.landmarks = "{self.landmarks}"'] * (self.landmarks != "uniform")
-        if isinstance(self.basis, str) and given:
-            raise InputError(f"{given[0]} draws features by itself; kernel.basis must be a number, got {self.basis!r}")
+        if not isinstance(self.basis, int) and given:
+            raise InputError(f"{given[0]} needs kernel.basis, the number of features; got {self.basis!r}")
         if self.map == "fourier" and self.landmarks != "uniform":
             raise InputError(f'{given[1]} needs kernel.map = "nystroem": random features have no landmarks')

@@ -28,7 +28,10 @@ checkpoint       snapshots in a folder, written atomically
 finished         the model of a finished run, which need not be trained again
 warm_start       a run that starts from the α of a model
 run_inputs       what a run starts from: locations, problem, prior
+map_maker        the feature map of [kernel], and rows drawn for it
 solve            a convex or a latent run: new, warm-started or resumed
+expansion_trainer  training with an exact kernel: search, ascend, certify
+expansion_run      a run with an exact kernel, from a config to its model
 run_output       the model folder while a run writes to it
 result_model     the model of a finished run
 run              from a config to a certified model

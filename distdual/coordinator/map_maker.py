@@ -44,14 +44,23 @@ def with_map(
         return problem
     check_takes_map(problem)
     taken = take(kernel, dataset, executor, seed)
+    function = function_of(kernel, dataset, taken)
+    made = map_of(kernel, function, dataset.n_features, joined([part.landmarks for part in taken]), seed, options)
+    return mapped(problem, made, quality(made, joined([part.sample for part in taken])))
+
+
+def exact_kernel(kernel: KernelConfig, dataset: TrainingData, executor: Executor, seed: int) -> KernelFunction:
+    """The kernel function itself; γ = "scale" takes a pass over the data."""
+    taken = take(kernel, dataset, executor, seed) if kernel.gamma == "scale" else []
+    return function_of(kernel, dataset, taken)
+
+
+def function_of(kernel: KernelConfig, dataset: TrainingData, taken: Sequence[Taken]) -> KernelFunction:
     total = Moments()
     for part in taken:
         total = total.plus(part.moments)
-    function = KernelFunction(
-        kind=kernel.kind, gamma=gamma_of(kernel, dataset, total), degree=kernel.degree, coef0=kernel.coef0
-    )
-    made = map_of(kernel, function, dataset.n_features, joined([part.landmarks for part in taken]), seed, options)
-    return mapped(problem, made, quality(made, joined([part.sample for part in taken])))
+    gamma = gamma_of(kernel, dataset, total)
+    return KernelFunction(kind=kernel.kind, gamma=gamma, degree=kernel.degree, coef0=kernel.coef0)
 
 
 def stand_in(problem: Problem, kernel: KernelConfig | None, options: Mapping[str, Any]) -> Problem:
@@ -59,6 +68,8 @@ def stand_in(problem: Problem, kernel: KernelConfig | None, options: Mapping[str
     if kernel is None:
         return problem
     check_takes_map(problem)
+    if kernel.basis is None:
+        raise InputError("--dry-run foretells no run with an exact kernel; give kernel.basis")
     basis = open_dataset(Location(kernel.basis, options)).n_rows if isinstance(kernel.basis, str) else kernel.basis
     n_inputs = int(problem.describe()["n_features"])
     return mapped(problem, FourierMap(KernelFunction(kind="rbf", gamma=1.0), np.ones((n_inputs, -(-basis // 2)))))
@@ -78,7 +89,7 @@ def take(kernel: KernelConfig, dataset: TrainingData, executor: Executor, seed: 
 
 def n_drawn(kernel: KernelConfig) -> int:
     """Landmarks, or candidates for them, to draw from the data set."""
-    if kernel.map == "fourier" or isinstance(kernel.basis, str):
+    if kernel.map == "fourier" or not isinstance(kernel.basis, int):
         return 0
     return kernel.basis * (CANDIDATES if kernel.landmarks == "k-means++" else 1)
 
@@ -104,6 +115,7 @@ def map_of(
     seed: int,
     options: Mapping[str, Any],
 ) -> FeatureMap:
+    assert kernel.basis is not None
     if isinstance(kernel.basis, str):
         return nystroem_map(function, read_basis(open_dataset(Location(kernel.basis, options)), n_inputs), n_inputs)
     check_room(f"the map of kernel.basis = {kernel.basis}", 8 * kernel.basis * (2 * kernel.basis + n_inputs))

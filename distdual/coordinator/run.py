@@ -12,6 +12,7 @@ from distdual.config import ClusterConfig, Config, from_table
 from distdual.coordinator.async_trainer import TRAINERS
 from distdual.coordinator.auto_slack import choice_of
 from distdual.coordinator.checkpoint import Checkpoint, identity, open_checkpoint
+from distdual.coordinator.expansion_run import Asked, train_expansion
 from distdual.coordinator.finished import finished_model
 from distdual.coordinator.result_model import model_of
 from distdual.coordinator.run_inputs import RunInputs, output_of, run_inputs, start_of
@@ -21,6 +22,7 @@ from distdual.coordinator.trainer import Trainer
 from distdual.data.dataset import Dataset
 from distdual.data.storage.claim import Claim, claimed
 from distdual.data.storage.location import Location
+from distdual.errors import InputError
 from distdual.model.dual import DualSummary
 from distdual.model.io import (
     Model,
@@ -87,6 +89,8 @@ def train(
 
 def train_claimed(config: Config, claim: Claim, control: Control) -> Result:
     """Train, once no other process can write to the model's folder."""
+    if config.kernel is not None and config.kernel.basis is None:
+        return train_exact(config, claim, control)
     given = run_inputs(config, control.client)
     dataset, problem, prior, output = given.dataset, given.problem, given.prior, given.output
     if control.resume and (model := finished_model(config, problem, prior, dataset, output)) is not None:
@@ -109,6 +113,17 @@ def train_claimed(config: Config, claim: Claim, control: Control) -> Result:
         logged.end(model.certificate)
         tidy(solved.outcome, model.dual, checkpoint)
     return Result(model, model.certificate, solved.outcome.history)
+
+
+def train_exact(config: Config, claim: Claim, control: Control) -> Result:
+    """Train with an exact kernel, whose runs keep no checkpoints: terminated ones end like interrupted ones."""
+    if control.resume:
+        raise InputError("a run with an exact kernel keeps no checkpoint to resume from; leave --resume out")
+    asked = Asked(
+        control.client, control.watch, lambda: control.interrupted() or control.terminated(), list(control.logs)
+    )
+    model, history = train_expansion(config, claim, asked)
+    return Result(model, model.certificate, history)
 
 
 def checkpoint_of(given: RunInputs, claim: Claim, control: Control) -> Checkpoint:

@@ -3,16 +3,23 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from distdual.cluster.open_executor import open_executor
-from distdual.config import ClusterConfig, KernelConfig, parse
+from distdual.config import ClusterConfig, KernelConfig, SolverConfig, parse
+from distdual.coordinator.expansion_run import check_binary, dual_of_expansion, solved, summarise_expansion
 from distdual.coordinator.map_maker import with_map
 from distdual.errors import InputError
-from distdual.estimators.base import python_scalar, seed_of
-from distdual.estimators.inputs import Data
+from distdual.estimators.base import LastFit, python_scalar, seed_of
+from distdual.estimators.inputs import Data, matrix_of
 from distdual.estimators.linear import LinearEstimator
-from distdual.estimators.model_folder import KERNEL_NAMES
+from distdual.estimators.model_folder import KERNEL_NAMES, data_info
+from distdual.kernels.rows import Floats
+from distdual.model.dual import Dual
 from distdual.problems.base import Problem
+from distdual.problems.expanded import Expanded
 from distdual.problems.mapped import Mapped, mapped
+from distdual.report.notebook import progress
 
 LINEAR = "linear"
 
@@ -23,12 +30,13 @@ class KernelEstimator(LinearEstimator):
 
     - `kernel`: "linear", "rbf", "poly", "laplacian" or "sigmoid", as in scikit-learn
     - `gamma`: γ of the kernel, a number, "scale" or "auto"; `degree`, `coef0`: of "poly" and "sigmoid"
-    - `n_components`: with a kernel, the number of mapped features, which its low-rank approximation has
+    - `n_components`: the number of mapped features of a low-rank approximation; None: the exact kernel, for two classes
     - `approximation`: "nystroem", on landmarks drawn from the data, or "fourier", random Fourier features
     - `landmarks`: "uniform" or "k-means++", how landmarks are drawn
 
-    With a kernel, `coef_` has the weights of mapped features, the certificate is that of the mapped problem, and
-    `certificate_["kernel"]` says how well the map reproduces the kernel.
+    With `n_components`, `coef_` has the weights of mapped features, the certificate is that of the mapped problem, and
+    `certificate_["kernel"]` says how well the map reproduces the kernel. With an exact kernel there are `support_`,
+    `support_vectors_` and `dual_coef_` instead, as in scikit-learn.
     """
 
     kernel: str = LINEAR
@@ -41,8 +49,6 @@ class KernelEstimator(LinearEstimator):
 
     def _kernel_config(self) -> KernelConfig:
         name = type(self).__name__
-        if self.n_components is None:
-            raise InputError(f"{name}: kernel={self.kernel!r} needs n_components, the number of mapped features")
         options = {
             "kind": KERNEL_NAMES.get(self.kernel, self.kernel),
             "gamma": python_scalar(self.gamma),
@@ -59,10 +65,49 @@ class KernelEstimator(LinearEstimator):
             raise InputError(text.replace("kernel.", "")) from None
 
     def _with_map(self, problem: Problem, data: Data, *, anew: bool) -> Problem:
-        if self.kernel == LINEAR:
+        if self.kernel == LINEAR or self.n_components is None:
             return problem
         kernel, last = self._kernel_config(), getattr(self, "_problem", None)
         if isinstance(last, Mapped) and not anew:
             return mapped(problem, last.feature_map, last.quality)
         with open_executor(ClusterConfig(), data, problem, self.client) as executor:
             return with_map(problem, kernel, data, executor, seed_of(self.random_state), self.storage_options or {})
+
+    def _train(self, data: Data, problem: Problem, *, start: LastFit | None, keep: bool) -> None:
+        if self.kernel == LINEAR or self.n_components is not None:
+            super()._train(data, problem, start=start, keep=keep)
+            return
+        self._check_exact(keep=keep)
+        binary, config = check_binary(problem), self._solver_config()
+        kernel = self._kernel_config()
+        with (
+            progress(self.verbose, config.gap) as watch,
+            open_executor(ClusterConfig(), data, binary, self.client) as executor,
+        ):
+            outcome = solved(binary, kernel, data, executor, config, watch)
+        self.certificate_ = summarise_expansion(outcome, config.gap, data)
+        self.n_iter_ = outcome.totals.passes
+        self._problem, self._w, self._start = outcome.problem, outcome.w, None
+        self._dual, self._data = dual_of_expansion(outcome), data_info(data)
+        self._set_weights(outcome.w, outcome.problem)
+
+    def _check_exact(self, *, keep: bool) -> None:
+        """Refuse what an exact kernel cannot do."""
+        name, plain = type(self).__name__, SolverConfig()
+        changed = [each for each in ("schedule", "prune") if getattr(self, each) != getattr(plain, each)]
+        if changed or keep:
+            what = changed[0] if changed else "a warm start or partial_fit"
+            raise InputError(
+                f"{name}: {what} is not possible with an exact kernel; give n_components for a low-rank one"
+            )
+
+    def _set_weights(self, w: Floats, problem: Any) -> None:
+        if not isinstance(problem, Expanded):
+            super()._set_weights(w, problem)
+            return
+        self.__dict__.pop("coef_", None)
+        assert isinstance(self._dual, Dual)
+        self.support_ = self._dual.example
+        rows = matrix_of(problem.support, problem.problem.n_features)
+        self.support_vectors_, self.dual_coef_ = rows, w[None]
+        self.intercept_ = np.array([problem.bias2 * w.sum()])

@@ -20,6 +20,7 @@ from distdual.estimators.collections import lazily
 from distdual.estimators.inputs import Given, check_columns_of, features_of, is_path
 from distdual.estimators.raw_rows import prepared_rows
 from distdual.kernels.rows import Floats
+from distdual.problems.expanded import Expanded
 from distdual.problems.mapped import Mapped, unmapped
 from distdual.problems.multiclass import Multiclass
 from distdual.problems.regression import Regression
@@ -92,6 +93,9 @@ class LinearEstimator(ScoringEstimator):
         self.coef_, self.intercept_ = split_weights(w, problem)
 
     def _scores(self, X: Any) -> Floats:
+        if isinstance(self._problem, Expanded):
+            rows = features_of(as_singles(X))
+            return self._problem.of_rows(self._w, rows)
         if isinstance(self._problem, Mapped):
             X = self._problem.feature_map.rows(features_of(as_singles(X))).values
         return linear_scores(X, self.coef_, self.intercept_)

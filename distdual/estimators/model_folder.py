@@ -14,6 +14,7 @@ from distdual.estimators.inputs import Data
 from distdual.model.io import FROM_ARRAYS, DataInfo, Model
 from distdual.model.predict import label_array
 from distdual.problems.chain.problem import Chain
+from distdual.problems.expanded import Expanded
 from distdual.problems.mapped import Mapped, unmapped
 from distdual.problems.ordinal import Ordinal
 from distdual.problems.ranking.problem import Ranking
@@ -29,7 +30,7 @@ def set_model(estimator: Any, model: Model) -> None:
     if not trains(estimator, expected):
         use = f"distdual.{expected}" if expected else "distdual.predict"
         raise InputError(f"a {model.problem.kind} model is no {type(estimator).__name__}; use {use}")
-    if isinstance(model.problem, Mapped) and "kernel" not in estimator.get_params():
+    if isinstance(model.problem, Mapped | Expanded) and "kernel" not in estimator.get_params():
         raise InputError(f"the model has a kernel, which {type(estimator).__name__} does not; use distdual.{expected}")
     about = model.problem.describe()
     names = {"gap": estimator._solver_names["gap"]}
@@ -54,7 +55,7 @@ def trains(estimator: Any, name: str | None) -> bool:
 
 def parameters_of(model: Model) -> dict[str, Any]:
     """The parameters of the constructor that the model determines."""
-    problem: Any = unmapped(model.problem)
+    problem: Any = model.problem.problem if isinstance(model.problem, Expanded) else unmapped(model.problem)
     found = {"C": model.C, "gap": model.certificate["target"], **kernel_parameters(model.problem)}
     if isinstance(problem, Chain):
         names = ("transitions", "boundaries", "rescaling")
@@ -72,17 +73,21 @@ def parameters_of(model: Model) -> dict[str, Any]:
 
 def kernel_parameters(problem: Any) -> dict[str, Any]:
     """The parameters of the constructor that a model's map determines."""
-    if not isinstance(problem, Mapped):
+    if not isinstance(problem, Mapped | Expanded):
         return {}
-    feature_map = problem.feature_map
-    function, names = feature_map.function, {ours: theirs for theirs, ours in KERNEL_NAMES.items()}
+    names = {ours: theirs for theirs, ours in KERNEL_NAMES.items()}
+    own = (
+        {}
+        if isinstance(problem, Expanded)
+        else {"n_components": problem.feature_map.width, "approximation": problem.feature_map.kind}
+    )
+    function = problem.function if isinstance(problem, Expanded) else problem.feature_map.function
     return {
         "kernel": names.get(function.kind, function.kind),
         "gamma": function.gamma,
         "degree": function.degree,
         "coef0": function.coef0,
-        "n_components": feature_map.width,
-        "approximation": feature_map.kind,
+        **own,
     }
 
 

@@ -2,6 +2,7 @@
 
 blas             matrix products whose bits do not depend on the number of threads
 kernel_function  k(x, z): rbf, polynomial, laplacian, sigmoid
+kernel_sums      Σ β_j k(x, s_j) over support rows, with a bound on rounding
 feature_map      the contract: raw rows to mapped rows, in blocks
 nystroem         the map onto landmarks, by a Cholesky factor of their kernel matrix
 fourier          random Fourier features

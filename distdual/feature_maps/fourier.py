@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from distdual.errors import InputError
 from distdual.feature_maps.feature_map import FeatureMap
-from distdual.feature_maps.kernel_function import KernelFunction, csr_matrix, doubles
+from distdual.feature_maps.kernel_function import KernelFunction, csr_matrix, dense_matrix
 from distdual.kernels.rows import DenseRows, Features, Floats
 
 STATIONARY = ("rbf", "laplacian")
@@ -35,7 +35,7 @@ class FourierMap(FeatureMap):
         return 2 * int(self.frequencies.shape[1])
 
     def block(self, x: Features) -> Floats:
-        rows = doubles(x, self.n_inputs) if isinstance(x, DenseRows) else csr_matrix(x, self.n_inputs)
+        rows = dense_matrix(x, self.n_inputs) if isinstance(x, DenseRows) else csr_matrix(x, self.n_inputs)
         phase = np.asarray(rows @ self.frequencies)
         m = phase.shape[1]
         found = np.empty((len(phase), 2 * m))

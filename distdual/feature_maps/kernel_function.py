@@ -6,6 +6,7 @@ polynomial  (γ ⟨x, z⟩ + coef0)^degree
 sigmoid     tanh(γ ⟨x, z⟩ + coef0)
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,10 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
+from distdual.kernels.rounding import MARGIN, UNIT, gamma
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats
+
+SPARSE_PRODUCT = 0.05  # share of values stored up to which sparse products are faster than dense ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +30,13 @@ class KernelFunction:
     def between(self, x: Features, to: "Landmarks") -> Floats:
         """(n, m) k(x_i, z_j), in an array of its own."""
         if self.kind == "laplacian":
-            return np.exp(-self.gamma * cdist(doubles(x, to.width), to.rows, "cityblock"))
+            apart = cdist(dense_matrix(x, to.width), to.rows, "cityblock")
+            return np.exp(-self.gamma * apart).astype(to.rows.dtype, copy=False)
         found = to.products(x)
         if self.kind == "rbf":
             found *= 2.0 * self.gamma
-            found -= self.gamma * squared_norms(x)[:, None]
-            found -= self.gamma * to.squared_norms
+            found -= (self.gamma * squared_norms(x)).astype(found.dtype)[:, None]
+            found -= (self.gamma * to.squared_norms).astype(found.dtype)
             return np.exp(np.minimum(found, 0.0, out=found), out=found)
         found *= self.gamma
         found += self.coef0
@@ -44,32 +49,56 @@ class KernelFunction:
         found = self.gamma * squared_norms(x) + self.coef0
         return np.tanh(found) if self.kind == "sigmoid" else found**self.degree
 
+    def largest(self, norm: float, other: float) -> float:
+        """An upper bound of |k(x, z)| where ||x|| and ||z|| are at most these."""
+        if self.kind in ("rbf", "laplacian", "sigmoid"):
+            return 1.0
+        return float((self.gamma * norm * other + abs(self.coef0)) ** self.degree)
+
+    def rounding(self, norm: float, other: float, width: int) -> float:
+        """An upper bound of the error of a value computed in float64, for rows of these norms and `width` columns.
+
+        Exponents and inner products are sums of `width` products; exp, tanh and pow are right to a few units.
+        """
+        terms = gamma(width + 8)
+        if self.kind == "rbf":
+            return MARGIN * (self.gamma * terms * (norm + other) ** 2 + 8.0 * UNIT)
+        if self.kind == "laplacian":
+            return MARGIN * (self.gamma * terms * math.sqrt(width) * (norm + other) + 8.0 * UNIT)
+        inner = self.gamma * norm * other + abs(self.coef0)
+        if self.kind == "sigmoid":
+            return MARGIN * (terms * inner + 8.0 * UNIT)
+        return MARGIN * self.degree * (terms + 8.0 * UNIT) * float(inner**self.degree)
+
 
 class Landmarks:
-    """Rows z_j that others are compared with, in float64."""
+    """Rows z_j that others are compared with, in float64 unless told otherwise."""
 
-    def __init__(self, rows: Features, width: int) -> None:
+    def __init__(self, rows: Features, width: int, dtype: Any = np.float64) -> None:
         self.width = width
-        self.rows = doubles(rows, width)
-        self.squared_norms = np.einsum("ij,ij->i", self.rows, self.rows)
+        self.rows = dense_matrix(rows, width, dtype)
+        self.squared_norms = squared_norms(rows)
 
     def products(self, x: Features) -> Floats:
         """(n, m) ⟨x_i, z_j⟩."""
-        if isinstance(x, DenseRows):
-            return doubles(x, self.width) @ self.rows.T
-        return np.asarray(csr_matrix(x, self.width) @ self.rows.T)
+        if isinstance(x, DenseRows) or n_stored(x) > SPARSE_PRODUCT * x.n_rows * self.width:
+            return dense_matrix(x, self.width, self.rows.dtype) @ self.rows.T
+        return np.asarray(csr_matrix(x, self.width, self.rows.dtype) @ self.rows.T)
 
 
-def doubles(x: Features, width: int) -> Floats:
-    """Rows as a dense matrix in float64."""
+def dense_matrix(x: Features, width: int, dtype: Any = np.float64) -> Floats:
     if isinstance(x, DenseRows):
-        return x.values.astype(np.float64)
-    return np.asarray(csr_matrix(x, width).toarray())
+        return x.values.astype(dtype)
+    return np.asarray(csr_matrix(x, width, dtype).toarray())
 
 
-def csr_matrix(x: CsrRows, width: int) -> Any:
+def csr_matrix(x: CsrRows, width: int, dtype: Any = np.float64) -> Any:
     own = x.trimmed()
-    return sp.csr_array((own.values.astype(np.float64), own.indices, own.indptr), shape=(x.n_rows, width))
+    return sp.csr_array((own.values.astype(dtype), own.indices, own.indptr), shape=(x.n_rows, width))
+
+
+def n_stored(x: CsrRows) -> int:
+    return int(x.indptr[-1] - x.indptr[0])
 
 
 def squared_norms(x: Features) -> Floats:

@@ -3,6 +3,8 @@
 dual       the dual solution that proves a lower bound, and its files
 calibration  probabilities from decision values
 io         the model folder: writing and reading it
+map_files      the feature map in a model folder
+support_files  the support rows of an exact kernel
 raw_rows   rows straight from files as features that a model knows
 onnx_export  linear models with their preprocessing as ONNX graphs
 predict    predictions and scores on a data set

@@ -5,6 +5,7 @@ model.json         the problem, C, the data set; written last, so that a folder 
 certificate.json   lower, upper, gap, and the digests of all other files
 prior/             mean.npy, precision.npy, nonnegative.npy, where given
 preprocessing/     columns.json, scale.txt, vocabulary.txt: how raw rows become features, where they need any of it
+support/           of an exact kernel: the support rows, whose coefficients are in weights.npy
 map/               of a kernel's feature map: its landmarks and factor, or its frequencies, see map_files.py
 problem/           texts that define the problem, such as grammar.txt of parsing
 calibration.json   curves from decision values to probabilities, if the model was calibrated
@@ -49,8 +50,10 @@ from distdual.model.dual import (
 )
 from distdual.model.map_files import MAP_ARRAYS, map_files, read_map
 from distdual.model.replace_files import create_files, current, replace_files
-from distdual.model.schema import CERTIFICATE, FEATURE_MAP, MODEL, RUN_RULE
+from distdual.model.schema import CERTIFICATE, EXPANDED, FEATURE_MAP, MODEL, RUN_RULE
+from distdual.model.support_files import SUPPORT_ARRAYS, read_expansion, support_files
 from distdual.problems.base import Problem
+from distdual.problems.expanded import EXPANSION, Expanded
 from distdual.problems.latent.base import Completed, LatentProblem
 from distdual.problems.mapped import MAP, Mapped, check_takes_map, mapped
 from distdual.problems.registry import KindOrClass, problem_from, texts_of
@@ -138,6 +141,8 @@ class Model:
         files |= {f"problem/{name}.txt": getattr(self.problem, name).encode() for name in self.problem.texts}
         if isinstance(self.problem, Mapped):
             files |= map_files(self.problem.feature_map)
+        if isinstance(self.problem, Expanded):
+            files |= support_files(self.problem)
         if isinstance(self.problem, Completed):
             files |= {f"{name}.npy": npy(array) for name, array in latent_arrays(self.problem).items()}
         files |= {} if self.preprocessing is None else self.preprocessing.files()
@@ -173,6 +178,7 @@ class Model:
             return
         before = members_at(location)
         every = (*LATENT_ARRAYS, *(f"dual/{name}" for name in FILES), *(f"map/{name}" for name in MAP_ARRAYS))
+        every += tuple(f"support/{name}" for name in SUPPORT_ARRAYS)
         replace_files(
             location, files, [name for name in (CALIBRATION, *(f"{one}.npy" for one in every)) if name not in files]
         )
@@ -293,6 +299,9 @@ def read_model(location: Location, problem: KindOrClass | None) -> Model:
             told = about["problem"][MAP]
             FEATURE_MAP(f"model.json: problem: {MAP}", told)
             made = mapped(made, read_map(location, told, about["problem"]["n_features"]))
+        if EXPANSION in about["problem"] and made.takes_map:
+            EXPANDED(f"model.json: problem: {EXPANSION}", about["problem"][EXPANSION])
+            made = read_expansion(location, about["problem"][EXPANSION], made)
     check_room(f"{location}: w of {made.n_weights} weights", 8 * made.n_weights)
     data, C, config = about["data"], float(about["C"]), about["config"]
     arrays = {name: read_prior(location, name) for name in about["prior"]}
@@ -325,8 +334,8 @@ def read_calibration(location: Location, problem: Problem) -> Calibration | None
 
 
 def raw_description(told: Mapping[str, Any]) -> dict[str, Any]:
-    """The description of a problem without its map."""
-    return {key: value for key, value in told.items() if key != MAP}
+    """The description of a problem without its kernel."""
+    return {key: value for key, value in told.items() if key not in (MAP, EXPANSION)}
 
 
 @contextmanager

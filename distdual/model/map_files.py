@@ -30,15 +30,13 @@ def map_files(feature_map: FeatureMap) -> dict[str, bytes]:
 
 def read_map(location: Location, told: Mapping[str, Any], n_inputs: int) -> FeatureMap:
     """The map that model.json tells of, its arrays checked."""
-    function = KernelFunction(
-        kind=told["kind"], gamma=float(told["gamma"]), degree=told["degree"], coef0=float(told["coef0"])
-    )
+    function = stored_function(told)
     made: FeatureMap
     if told["map"] == "fourier":
         frequencies = read_npy(location, file_of("frequencies"), np.float64, (2,))
         made = FourierMap(function, frequencies)
     else:
-        landmarks = read_landmarks(location, n_inputs)
+        landmarks = read_rows(location, f"{FOLDER}/landmarks_", n_inputs)
         factor = read_npy(location, file_of("factor"), np.float64, (2,))
         check_factor(f"{location}/{file_of('factor')}", factor, landmarks.n_rows)
         made = NystroemMap(function, landmarks, factor, n_inputs)
@@ -50,23 +48,30 @@ def read_map(location: Location, told: Mapping[str, Any], n_inputs: int) -> Feat
     return made
 
 
+def stored_function(told: Mapping[str, Any]) -> KernelFunction:
+    return KernelFunction(
+        kind=told["kind"], gamma=float(told["gamma"]), degree=told["degree"], coef0=float(told["coef0"])
+    )
+
+
 def check_factor(name: str, factor: Any, n: int) -> None:
     array(name, factor, np.float64, (n, n))
     if np.triu(factor, 1).any() or not (np.diag(factor) > 0).all():
         raise InputError(f"{name}: expected a lower triangular matrix with a positive diagonal")
 
 
-def read_landmarks(location: Location, n_inputs: int) -> Features:
-    if location.exists(file_of("landmarks_x")):
-        x = read_npy(location, file_of("landmarks_x"), np.float32, (2,))
-        return DenseRows(array(f"{location}/{file_of('landmarks_x')}", x, np.float32, (None, n_inputs)))
-    indptr = read_npy(location, file_of("landmarks_indptr"), np.int64)
-    values = read_npy(location, file_of("landmarks_values"), np.float32)
+def read_rows(location: Location, start: str, n_inputs: int) -> Features:
+    """Rows whose files have names that begin with `start`, dense or sparse."""
+    if location.exists(f"{start}x.npy"):
+        x = read_npy(location, f"{start}x.npy", np.float32, (2,))
+        return DenseRows(array(f"{location}/{start}x.npy", x, np.float32, (None, n_inputs)))
+    indptr = read_npy(location, f"{start}indptr.npy", np.int64)
+    values = read_npy(location, f"{start}values.npy", np.float32)
     index = np.int32 if n_inputs <= 2**31 else np.int64
-    indices = read_npy(location, file_of("landmarks_indices"), index)
-    rising(f"{location}/{file_of('landmarks_indptr')}", indptr, len(values))
-    below(f"{location}/{file_of('landmarks_indices')}", indices, n_inputs)
-    array(f"{location}/{file_of('landmarks_indices')}", indices, index, (len(values),))
+    indices = read_npy(location, f"{start}indices.npy", index)
+    rising(f"{location}/{start}indptr.npy", indptr, len(values))
+    below(f"{location}/{start}indices.npy", indices, n_inputs)
+    array(f"{location}/{start}indices.npy", indices, index, (len(values),))
     return CsrRows(indptr, indices, values)
 
 

@@ -15,6 +15,7 @@ from distdual.errors import InputError
 from distdual.kernels.rows import Floats
 from distdual.model.io import Model
 from distdual.model.predict import label_array
+from distdual.problems.expanded import Expanded
 from distdual.problems.mapped import Mapped
 
 OPSET, ML_OPSET = 17, 3
@@ -52,7 +53,7 @@ def to_onnx(model: Model) -> bytes:
     problem: Any = model.problem
     if problem.estimator not in ("SVC", "SVR"):
         raise InputError(f"a {problem.kind} model cannot be exported: ONNX export is for linear models")
-    if isinstance(problem, Mapped):
+    if isinstance(problem, Mapped | Expanded):
         raise InputError("a model with a kernel cannot be exported: ONNX export is for linear models")
     graph = Graph(onnx.helper, onnx.numpy_helper)
     features = add_scale(graph, model, raw_features(graph, model, onnx.TensorProto))

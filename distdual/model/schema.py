@@ -2,7 +2,7 @@
 
 from distdual.schema import anything, choice, each, flag, maybe, number, table, table_of, text, whole
 
-FOLDERS = "dual|map|prior|problem|preprocessing"
+FOLDERS = "dual|map|support|prior|problem|preprocessing"
 PLAIN_NAME = text(rf"(({FOLDERS})/)?[a-z_]+\.(npy|txt|json)", "the plain name of a file of the model")
 MEMBERS = r"dual/members-[0-9a-z]+"
 DIGEST = text("[0-9a-f]{64}", "a SHA-256")
@@ -11,12 +11,16 @@ PROBLEM = table(
     {"kind": text(), "n_features": whole(), "classes": each(text(), distinct=True)}, others=True
 )  # its own keys are checked by the problem
 
+FUNCTION = {
+    "kind": choice("rbf", "polynomial", "laplacian", "sigmoid"),
+    "gamma": number(positive=True),
+    "degree": whole(1, 100),
+    "coef0": number(),
+}
+EXPANDED = table({**FUNCTION, "support": whole(), "sha256": DIGEST})
 FEATURE_MAP = table(
     {
-        "kind": choice("rbf", "polynomial", "laplacian", "sigmoid"),
-        "gamma": number(positive=True),
-        "degree": whole(1, 100),
-        "coef0": number(),
+        **FUNCTION,
         "map": choice("nystroem", "fourier"),
         "width": whole(1),
         "sha256": DIGEST,
@@ -59,7 +63,7 @@ MODEL = table(
 
 TRACE_RULE = table({"objective": maybe(number()), "trace": each(table({}, others=True))}, others=True)
 
-KERNEL = table({"certifies": text(), "sample": whole(), "relative_error": number(), "largest_error": number()})
+KERNEL = table({"certifies": text()}, {"sample": whole(), "relative_error": number(), "largest_error": number()})
 
 CERTIFICATE = table(
     {

@@ -3,6 +3,8 @@
 base             the contract of a learning problem: the inner max of P(w)
 constraint_hash  a 64-bit hash of each constraint, by which equal ones are recognised
 linear           helpers of the problems whose examples are single feature vectors
+mapped           a problem on mapped features
+expanded         a binary problem with an exact kernel
 binary           binary classification: one constraint an example
 multiclass       multiclass classification (Crammer-Singer)
 regression       ε-insensitive regression: ξ_i = max(0, |target_i − ⟨w, x_i⟩| − ε)

@@ -3,6 +3,8 @@
 shard_reader        reading shards, the next ones while others are computed on
 cv_folds            the examples that a cross-validation run leaves out
 slack_groups        examples that share a slack, and the constraint of such a group
+row_draw            rows of a shard for a feature map
+expansion_scan      one shard for an exact kernel: offenders, and its share of both bounds
 group_members_file  files that record which examples a group's row combines
 recent_offenders    violated constraints among the latest offenders, without inference
 loss_error          the rounding of a shard's loss, and what no exact oracle returns

@@ -210,9 +210,9 @@ class TestEstimators:
         assert found._problem.feature_map is before
         assert found.score(X, RING) > 0.9
 
-    def test_a_kernel_needs_the_number_of_features(self) -> None:
-        with pytest.raises(InputError, match="kernel='rbf' needs n_components"):
-            distdual.SVC(kernel="rbf").fit(X, RING)
+    def test_the_number_of_features_must_be_positive(self) -> None:
+        with pytest.raises(InputError, match="n_components must be positive"):
+            distdual.SVC(kernel="rbf", n_components=0).fit(X, RING)
 
 
 def test_a_dry_run_counts_mapped_features(trained: Path) -> None:

@@ -1,0 +1,55 @@
+"""Both bounds of an exact kernel from the shards' shares of one pass; `verify` and training add them up alike."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from distdual.cluster.base import Executor
+from distdual.data.training_data import TrainingData
+from distdual.kernels.rounding import Enclosed, gamma, sum_of
+from distdual.kernels.rows import Floats, Ints
+from distdual.scan.expansion_scan import Checked, HeldSupport, Told, check_expansion
+
+
+class ExpansionBounds(NamedTuple):
+    lower: float
+    upper: float
+    multiple: float  # s, of the w with this upper bound
+    rounding: float
+
+
+def bounds_of_expansion(checks: Sequence[Checked], C: float, multiples: Floats) -> ExpansionBounds:
+    """D(α), and the lowest P(s w), from the shares of all shards; both hold in exact arithmetic.
+
+    ||w||² = Σ_i β_i ⟨w, φ(x_i)⟩        D(α) = Σ α l − 1/2 ||w_α||²        P(s w) = s²/2 ||w||² + C Σ loss(s w)
+    """
+    squares = [sum_of([Enclosed(float(c.inner[k]), float(c.inner_error[k])) for c in checks]) for k in (0, -1)]
+    dual = sum_of([check.linear for check in checks]).plus(squares[1].times(0.5), -1.0)
+    losses = np.array([math.fsum(each) for each in zip(*(check.losses for check in checks), strict=True)])
+    every = (1.0 + gamma(8.0)) * (0.5 * multiples**2 * max(0.0, squares[0].high) + C * losses)
+    best = int(np.argmin(every))
+    plain = 0.5 * multiples[0] ** 2 * squares[0].value + C * math.fsum(check.loss for check in checks)
+    rounding = dual.value - dual.low + max(0.0, float(every[0]) - plain)
+    return ExpansionBounds(max(0.0, dual.low), float(every[best]), float(multiples[best]), rounding)
+
+
+def checked_shards(
+    executor: Executor,
+    dataset: TrainingData,
+    example: Ints,
+    place: Ints,
+    alpha: Floats,
+    multiples: Floats,
+    C: float,
+    *,
+    search: bool,
+) -> list[Checked]:
+    """A pass over all shards. `example` ascends; `place` is that of each among the support rows, or −1 for none."""
+    first, told = dataset.first, []
+    for shard in range(dataset.n_shards):
+        mine = slice(*np.searchsorted(example, first[shard : shard + 2]))
+        known, used = example[mine] - first[shard], np.flatnonzero(place[mine] >= 0)
+        told.append(Told(HeldSupport(known[used], place[mine][used], alpha[mine][used]), known, multiples, C, search))
+    return list(executor.map_shards(check_expansion, range(dataset.n_shards), told))

@@ -1,0 +1,60 @@
+"""Verification of a model with an exact kernel: both bounds, from its support rows, its α and the data set."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from distdual.certificate.expansion_bounds import ExpansionBounds, bounds_of_expansion, checked_shards
+from distdual.cluster.base import Executor
+from distdual.data.dataset import Dataset
+from distdual.data.storage.location import Location
+from distdual.model.dual import Dual
+from distdual.model.io import Model
+from distdual.scan.expansion_scan import Checked
+
+AS_IT_IS = np.ones(1)  # multiples of w
+
+
+class RecomputedExpansion(NamedTuple):
+    bounds: ExpansionBounds
+    findings: list[str]
+    damaged: list[int]  # shards
+    bytes_read: int
+    gets: int
+
+
+def recompute(model: Model, folder: Location, dataset: Dataset, executor: Executor) -> RecomputedExpansion:
+    """P at the model's β, and D at its α, whose signs are those of β: the labels of the data must agree."""
+    dual = model.dual
+    if not isinstance(dual, Dual) or not names_support(dual, model, dataset):
+        nothing = ExpansionBounds(0.0, np.inf, 1.0, 0.0)
+        return RecomputedExpansion(nothing, [f"{folder}/dual does not name the examples of the support rows"], [], 0, 0)
+    executor.publish(0, np.stack([model.w, np.sign(model.w) * dual.alpha], axis=1))
+    place = np.arange(len(dual.alpha))
+    checks = checked_shards(executor, dataset, dual.example, place, dual.alpha, AS_IT_IS, model.C, search=False)
+    found, bounds = findings_of(folder, checks), bounds_of_expansion(checks, model.C, AS_IT_IS)
+    return RecomputedExpansion(
+        bounds._replace(lower=0.0) if found else bounds,
+        found,
+        [check.shard for check in checks if not check.intact],
+        sum(check.bytes_read for check in checks),
+        sum(check.gets for check in checks),
+    )
+
+
+def names_support(dual: Dual, model: Model, dataset: Dataset) -> bool:
+    """Whether there is one example of the data set for each support row."""
+    each_once = bool((np.diff(dual.example) > 0).all()) and bool((dual.example < dataset.n_examples).all())
+    return each_once and len(dual.example) == len(model.w)
+
+
+def findings_of(folder: Location, checks: list[Checked]) -> list[str]:
+    told = []
+    for names, what in (
+        ([check.infeasible for check in checks], "dual: α is not feasible for"),
+        ([check.foreign for check in checks], "support: a row is not that of its example in the data set, for"),
+    ):
+        found = np.concatenate(names)
+        if len(found):
+            told.append(f"{folder}/{what} {len(found)} examples, the first is example {found[0]}")
+    return told

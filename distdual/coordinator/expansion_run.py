@@ -1,0 +1,153 @@
+"""A training run with an exact kernel: from a config to a certified model in its folder."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distdual.cluster.base import Executor
+from distdual.cluster.open_executor import dask_page, open_executor
+from distdual.config import Config, KernelConfig, OutputConfig, PriorConfig, SolverConfig
+from distdual.coordinator.expansion_trainer import ExpansionOutcome, ExpansionTrainer
+from distdual.coordinator.map_maker import exact_kernel
+from distdual.coordinator.run_inputs import data_of, output_of, problem_of
+from distdual.coordinator.schedule import Cause
+from distdual.data.dataset import Dataset, open_dataset
+from distdual.data.preprocess.preprocessing import of_dataset
+from distdual.data.storage.claim import Claim
+from distdual.data.training_data import TrainingData
+from distdual.errors import InputError
+from distdual.model.dual import Dual
+from distdual.model.io import DataInfo, Model
+from distdual.problems.base import Keys, Problem
+from distdual.problems.binary import Binary
+from distdual.report.log_sinks import open_logs
+from distdual.report.round_log import Round
+from distdual.report.run_log import About, Log
+from distdual.solver.regularizer import Prior
+
+EXACT_CERTIFIES = "the problem with the exact kernel"
+
+
+class Asked(NamedTuple):
+    """How the caller runs, watches and stops it."""
+
+    client: Any
+    watch: Callable[[Round], None] | None
+    interrupted: Callable[[], bool]
+    logs: list[Log]
+
+
+def train_expansion(config: Config, claim: Claim, asked: Asked) -> tuple[Model, list[Round]]:
+    """Train, certify and save the model; SIGTERM ends the run like an interruption, as it keeps no checkpoints."""
+    assert config.kernel is not None
+    check_exact(config)
+    dataset = open_dataset(data_of(config))
+    problem = check_binary(problem_of(config, dataset))
+    with (
+        open_logs(config.output, asked.logs) as logged,
+        open_executor(config.cluster, dataset, problem, asked.client) as executor,
+    ):
+        logged.begin(About(config.public(), dataset.n_examples, dataset.n_shards, dask_page(executor)))
+
+        def each_round(line: Round) -> None:
+            logged.write(line)
+            if asked.watch:
+                asked.watch(line)
+
+        outcome = solved(problem, config.kernel, dataset, executor, config.solver, each_round, asked.interrupted)
+        model = model_of_expansion(outcome, config, dataset)
+        model.save(output_of(config), overwrite=config.output.overwrite, claim=claim)
+        logged.end(model.certificate)
+    return model, outcome.history
+
+
+def solved(
+    problem: Binary,
+    kernel: KernelConfig,
+    dataset: TrainingData,
+    executor: Executor,
+    solver: SolverConfig,
+    watch: Callable[[Round], None],
+    interrupted: Callable[[], bool] = lambda: False,
+) -> ExpansionOutcome:
+    function = exact_kernel(kernel, dataset, executor, solver.seed)
+    return ExpansionTrainer(problem, function, dataset, executor, solver, watch, interrupted).run()
+
+
+def check_binary(problem: Problem) -> Binary:
+    if not isinstance(problem, Binary):
+        raise InputError(
+            f"an exact kernel needs a binary problem, not {problem.kind}; give kernel.basis for a low-rank one"
+        )
+    return problem
+
+
+def check_exact(config: Config) -> None:
+    """What an exact kernel cannot do is refused, not left aside."""
+    plain = SolverConfig()
+    free = ("C", "gap", "max_passes", "max_seconds", "cache_bytes", "seed")
+    names = [name for name in SolverConfig.__dataclass_fields__ if name not in free]
+    changed = [f"solver.{name}" for name in names if getattr(config.solver, name) != getattr(plain, name)]
+    changed += ["prior"] * (config.prior != PriorConfig())
+    defaults = OutputConfig(url=config.output.url)
+    changed += [
+        f"output.{name}"
+        for name in ("dual", "checkpoint_every")
+        if getattr(config.output, name) != getattr(defaults, name)
+    ]
+    if changed:
+        raise InputError(
+            f"{changed[0]} is not possible with an exact kernel; leave it out, or give kernel.basis for a low-rank one"
+        )
+
+
+def model_of_expansion(outcome: ExpansionOutcome, config: Config, dataset: Dataset) -> Model:
+    return Model(
+        outcome.w,
+        outcome.problem,
+        config.solver.C,
+        Prior(len(outcome.w)),
+        dual_of_expansion(outcome),
+        DataInfo(
+            dataset.location.url,
+            dataset.fingerprint,
+            dataset.n_examples,
+            dataset.checksum,
+            dataset.layout.numbering,
+        ),
+        {**summarise_expansion(outcome, config.solver.gap, dataset), "model": config.output.url},
+        config.public(),
+        of_dataset(dataset),
+    )
+
+
+def dual_of_expansion(outcome: ExpansionOutcome) -> Dual:
+    return Dual(outcome.example, Keys.none(len(outcome.alpha)), outcome.alpha, np.empty(0))
+
+
+def summarise_expansion(outcome: ExpansionOutcome, target: float, dataset: TrainingData) -> dict[str, Any]:
+    """The certificate and the costs, with the keys of other runs."""
+    proven = outcome.certificate
+    return {
+        "lower": proven.lower,
+        "upper": proven.upper,
+        "gap": proven.gap,
+        "rounding": proven.rounding,
+        "estimate": None,
+        "target": target,
+        "certified": proven.reaches(target) and outcome.stop.cause != Cause.CONTRADICTION,
+        "stopped_by": outcome.stop.cause.value,
+        "reason": outcome.stop.reason,
+        "kernel": {"certifies": EXACT_CERTIFIES},
+        **outcome.totals.as_dict(),
+        "updates": outcome.updates,
+        "cache_rows": outcome.cache_rows,
+        "cache_bytes": outcome.cache_bytes,
+        "support": len(outcome.alpha),
+        "slack": "example",
+        "seconds": outcome.seconds,
+        "n_examples": dataset.n_examples,
+        "n_shards": dataset.n_shards,
+        "data_bytes": dataset.nbytes,
+    }

@@ -1,0 +1,187 @@
+"""Exact kernels: certified, verified and applied by the support expansion."""
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import distdual
+from distdual import train, verify
+from distdual.data.prepare.api import prepare_arrays
+from distdual.data.storage.location import Location
+from distdual.errors import InputError
+from distdual.feature_maps.kernel_function import KernelFunction, Landmarks
+from distdual.feature_maps.kernel_sums import COLUMNS, KernelSums
+from distdual.kernels.rows import DenseRows, as_csr
+from distdual.model.io import load_model
+from distdual.problems.expanded import Expanded
+from tests import naive
+
+DRAW = np.random.default_rng(21)
+X = DRAW.normal(size=(160, 3)).astype(np.float32)
+Y = np.where((X**2).sum(axis=1) + 0.5 * DRAW.normal(size=160) > 2.0, "out", "in")
+COST = 0.5 + DRAW.random(160)
+
+
+def told(folder: Path, name: str = "model", **sections: Any) -> dict[str, Any]:
+    return {
+        "data": {"url": str(folder / "data")},
+        "problem": {"kind": "binary", "bias": 0.5},
+        "solver": {"gap": 1e-3, "C": 2.0},
+        "kernel": {"kind": "rbf", "gamma": 0.4},
+        "output": {"url": str(folder / name)},
+        **sections,
+    }
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("expanded")
+    prepare_arrays(X, Y, str(folder / "data"), "binary", cost=COST, shard_bytes=600)
+    assert train(told(folder)).certificate["certified"]
+    return folder
+
+
+@pytest.fixture
+def folder(trained: Path, tmp_path: Path) -> Path:
+    shutil.copytree(trained, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def optimum(function: KernelFunction, C: float) -> naive.Optimum:
+    """Of the same problem on explicit features, from a factor of the kernel matrix."""
+    matrix = function.between(DenseRows(X), Landmarks(DenseRows(X), 3)) + 0.25
+    features = np.linalg.cholesky(matrix + 1e-10 * np.eye(len(X)))
+    sign = np.where(Y == "out", 1.0, -1.0)
+    return naive.optimum(naive.Program(sign[:, None] * features, np.ones(len(X)), np.arange(len(X)), C * COST))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "C"),
+    [
+        ({"kind": "rbf", "gamma": 0.4}, 2.0),
+        ({"kind": "rbf", "gamma": 0.4}, 1e4),
+        ({"kind": "polynomial", "gamma": 0.5, "degree": 2, "coef0": 1.0}, 0.1),
+        ({"kind": "laplacian", "gamma": 0.3}, 2.0),
+    ],
+    ids=["rbf", "large C", "polynomial", "laplacian"],
+)
+def test_the_bounds_enclose_the_optimum(trained: Path, tmp_path: Path, kernel: dict[str, Any], C: float) -> None:
+    sections = {"kernel": kernel, "solver": {"gap": 1e-3, "C": C}, "output": {"url": str(tmp_path / "model")}}
+    found = train(told(trained, **sections)).certificate
+    best = optimum(KernelFunction(**kernel), C)
+    assert found["certified"], found["reason"]
+    assert found["lower"] <= best.upper * (1 + 1e-6)
+    assert found["upper"] >= best.lower * (1 - 1e-6)
+    assert verify(str(tmp_path / "model")).findings == ()
+
+
+def test_predictions_are_those_of_the_expansion(trained: Path) -> None:
+    model = load_model(Location(str(trained / "model")))
+    assert isinstance(model.problem, Expanded)
+    function, support = model.problem.function, model.problem.support
+    scores = (function.between(DenseRows(X), Landmarks(support, 3)) + 0.25) @ model.w
+    found = distdual.predict(str(trained / "model"), str(trained / "data"), scores=True)
+    np.testing.assert_allclose(found.scores, scores, rtol=1e-12)
+    assert found.score is not None
+    assert found.score["accuracy"] > 0.8
+
+
+def test_sums_are_those_of_a_loop_within_their_error() -> None:
+    z = np.tile(X, (8, 1))[: COLUMNS + 70]
+    beta = DRAW.normal(size=(len(z), 2))
+    function = KernelFunction(kind="rbf", gamma=0.3)
+    for rows in (DenseRows(X), as_csr(DenseRows(X), np.int32)):
+        sums = KernelSums(function, DenseRows(z), 3)
+        apart = ((X[:, None, :].astype(np.longdouble) - z[None, :, :]) ** 2).sum(axis=2)
+        exact = np.exp(-np.longdouble(0.3) * apart) @ beta.astype(np.longdouble)
+        norm = float(np.linalg.norm(X, axis=1).max())
+        for k in range(2):
+            off = np.abs(sums.of(rows, beta)[:, k] - exact[:, k]).max()
+            assert off <= sums.error(beta[:, k], norm) < 1e-9
+
+
+def test_workers_of_a_cluster_find_the_same_bounds(trained: Path) -> None:
+    from distributed import Client, LocalCluster
+
+    threads_as_workers = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with LocalCluster(**threads_as_workers) as cluster, Client(cluster) as client:
+        found = train(told(trained, "cluster"), client=client).certificate
+        assert found["certified"]
+        assert verify(str(trained / "cluster"), client=client).certified
+
+
+def change(folder: Path, name: str, at: Any, by: float) -> None:
+    path = folder / "model" / f"{name}.npy"
+    changed = np.load(path)
+    changed[at] += by
+    np.save(path, changed)
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "by", "finding"),
+    [
+        ("support/x", (3, 1), 0.01, "a row is not that of its example"),
+        ("dual/alpha", 0, 100.0, "α is not feasible for 1 examples"),
+        ("dual/example", -1, 1000, "does not name the examples of the support rows"),
+        ("weights", 2, 0.5, "upper is .* when recomputed"),
+        ("weights", slice(None), -1.0, "a row is not that of its example"),
+    ],
+)
+def test_verify_notices_what_was_changed(folder: Path, name: str, at: Any, by: float, finding: str) -> None:
+    change(folder, name, at, by)
+    found = verify(str(folder / "model"), str(folder / "data"))
+    assert not found.certified
+    text = "\n".join(found.findings)
+    assert f"{name}.npy is not what training wrote" in text
+    assert re.search(finding, text), text
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"solver": {"schedule": "gap"}}, "solver.schedule is not possible with an exact kernel"),
+        ({"prior": {"precision": 2.0}}, "prior is not possible"),
+        ({"kernel": {"kind": "sigmoid"}}, "is not positive definite"),
+        ({"kernel": {"kind": "rbf", "map": "fourier"}}, "needs kernel.basis"),
+        ({"solver": {"cache_bytes": 1000.0}}, "cached examples takes .* give kernel.basis"),
+    ],
+)
+def test_what_an_exact_kernel_cannot_do_is_refused(trained: Path, sections: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        train(told(trained, "never", **sections))
+    assert not (trained / "never").exists()
+
+
+def test_a_run_without_checkpoints_does_not_resume(trained: Path) -> None:
+    with pytest.raises(InputError, match="keeps no checkpoint"):
+        train(told(trained, "never"), resume=True)
+
+
+class TestEstimator:
+    def test_svc_agrees_with_scikit_learns_where_there_is_no_bias(self) -> None:
+        from sklearn.svm import SVC
+
+        model = distdual.SVC(kernel="rbf", gamma=0.4, C=2.0, fit_intercept=False, gap=1e-6)
+        ours = model.fit(X, Y, sample_weight=COST)
+        assert ours.certificate_["certified"]
+        theirs = SVC(kernel="rbf", gamma=0.4, C=2.0, tol=1e-6).fit(X, Y, sample_weight=COST)
+        assert np.mean(ours.predict(X) == theirs.predict(X)) > 0.9
+        np.testing.assert_array_equal(ours.support_vectors_, X[ours.support_])
+        assert len(ours.support_) == ours.dual_coef_.shape[1] == ours.certificate_["support"]
+
+    def test_a_model_folder_gives_the_same_estimator(self, trained: Path, tmp_path: Path) -> None:
+        found = distdual.SVC.from_model(str(trained / "model"))
+        expected = distdual.predict(str(trained / "model"), str(trained / "data"), scores=True)
+        np.testing.assert_allclose(found.decision_function(X), expected.scores, rtol=1e-12)
+        found.save(tmp_path / "again")
+        again = distdual.SVC.from_model(str(tmp_path / "again"))
+        np.testing.assert_array_equal(again.decision_function(X), found.decision_function(X))
+        assert found.get_params()["n_components"] is None
+
+    def test_several_classes_need_a_low_rank_kernel(self) -> None:
+        with pytest.raises(InputError, match="exact kernel needs a binary problem, not multiclass"):
+            distdual.SVC(kernel="rbf").fit(X, np.arange(len(X)) % 3)
