@@ -25,6 +25,7 @@ from distdual.model.cv_scores import only
 from distdual.model.io import Model, load_model
 from distdual.problems.base import Problem
 from distdual.problems.binary import Binary
+from distdual.problems.expanded import Expanded
 from distdual.problems.mapped import unmapped
 from distdual.problems.multiclass import Multiclass
 from distdual.scan.cv_folds import Fold
@@ -87,6 +88,8 @@ def calibrate(
 
 
 def check_calibrated_kind(model: Model, folder: Location) -> None:
+    if isinstance(model.problem, Expanded):
+        raise InputError(f"{folder}: a model with an exact kernel cannot be calibrated; give kernel.basis in training")
     if not isinstance(unmapped(model.problem), Binary | Multiclass):
         raise InputError(
             f"{folder}: a {model.problem.kind} model gives no probabilities; calibrate binary and multiclass models"
