@@ -25,10 +25,8 @@ def startup(folder: Path, scratch: Path, repeat: int) -> list[Table]:  # noqa: A
     rows = []
     for kind in KINDS:
         compiling, cached = (in_new_process(kind, scratch / "kernels" / kind) for _ in range(2))
-        rows.append(
-            [kind, cached["start"], cached["imports"], compiling["first"], cached["first"], cached["second"]]
-            + [round(compiling["whole"], 1)]
-        )
+        then = [cached["start"], cached["imports"], compiling["first"], cached["first"], cached["second"]]
+        rows.append([kind, *then, round(compiling["whole"], 1)])
     columns = ["problem", "Python starts", "imports", "first run, compiling", "first run, kernels cached", "second run"]
     return [
         Table("startup", "Seconds before training begins, on tiny problems", [*columns, "the whole first run"], rows)
