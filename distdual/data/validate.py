@@ -89,6 +89,10 @@ def check_csr(x: CsrRows, where: str) -> None:
         raise InputError(f"{where}: indptr does not describe rows of {len(x.values)} values")
     if x.indices.min(initial=0) < 0:
         raise InputError(f"{where}, row {row_of(x, int(np.argmin(x.indices)))}: a feature number is negative")
+    rises, ends = np.diff(x.indices) > 0, x.indptr[1:-1]
+    rises[ends[(ends > 0) & (ends < len(x.indices))] - 1] = True  # from one row to the next
+    if rises.all():
+        return
     row = np.repeat(np.arange(len(lengths)), lengths)
     at = x.indices
     if not ((np.diff(at) > 0) | (np.diff(row) > 0)).all():

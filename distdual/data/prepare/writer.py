@@ -7,6 +7,7 @@ conditional write of zarr.json makes it visible. Until then the old one is as it
 import asyncio
 import contextlib
 from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -102,6 +103,8 @@ class DatasetWriter:
         self.pending: list[Block] = []
         self.pending_bytes = 0
         self.n_examples = 0
+        self.background = ThreadPoolExecutor(1, thread_name_prefix="write-shard")
+        self.writing: Future[Any] | None = None
         self.table: list[tuple[list[int], float, int]] = []  # lengths, largest norm, checksum of each shard
         self._begin(overwrite=overwrite)
 
@@ -135,7 +138,10 @@ class DatasetWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if kind is not None and self.layout is not None:
             with contextlib.suppress(InputError, Superseded):  # the first error is the one to tell
+                with contextlib.suppress(Exception):
+                    self._settle()  # what is still being written would otherwise be left
                 self._undo()
+        self.background.shutdown()
 
     def append(self, block: Block) -> None:
         """Add examples; writes every shard that is full."""
@@ -159,6 +165,7 @@ class DatasetWriter:
     def finish(self) -> None:
         """Write the remaining examples, then the tables, then the `complete` mark."""
         self._write_full_shards(last=True)
+        self._settle()
         if self.layout is None:
             raise InputError(f"{self.location}: the source holds no examples")
         self._check_labels()
@@ -297,11 +304,20 @@ class DatasetWriter:
             self._check_width(block.x, where)
         y = self._encode(block.y, where)
         arrays = shard_arrays(block, y)
+        self._settle()
         self._check_claim()
-        self.location.patiently("", lambda: sync(self._write_chunks(number, arrays)))
+        self.writing = self.background.submit(
+            self.location.patiently, "", lambda: sync(self._write_chunks(number, arrays))
+        )
         lengths = [axis_length(block, axis) for axis in self.layout.axes]
         self.table.append((lengths, largest_norm(block.x), checksum_of(arrays, self.layout)))
         self.n_examples += block.n_examples
+
+    def _settle(self) -> None:
+        """Wait for the shard that is being written while the next one is made; raise what went wrong."""
+        writing, self.writing = self.writing, None
+        if writing is not None:
+            writing.result()
 
     async def _write_chunks(self, number: int, arrays: dict[str, NDArray[Any]]) -> None:
         """Write chunk `number` of each array, all at the same time; returns or raises when none is under way."""

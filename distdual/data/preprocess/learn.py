@@ -39,13 +39,15 @@ class ColumnMoments:
     highest: float = -np.inf
 
     def add(self, values: Floats) -> None:
-        there = values[~np.isnan(values)]
+        missing = np.isnan(values)
+        there = values[~missing] if missing.any() else values
         self.n_missing += len(values) - len(there)
         if not len(there):
             return
         mean = float(there.mean())
         away, total = mean - self.mean, self.n + len(there)
-        self.squares += float(np.square(there - mean).sum()) + away**2 * self.n * len(there) / total
+        apart = there - mean
+        self.squares += float(np.einsum("i,i->", apart, apart)) + away**2 * self.n * len(there) / total
         self.mean += away * len(there) / total
         self.n = total
         self.lowest, self.highest = min(self.lowest, float(there.min())), max(self.highest, float(there.max()))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from distdual.data.shard import Block
 from distdual.errors import InputError
-from distdual.kernels.jit import kernel
+from distdual.kernels.jit import bare_kernel, kernel
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Ints, Singles
 
 
@@ -72,8 +72,8 @@ def scale_columns(block: Block, factors: Floats, name: str) -> Block:
     if isinstance(x, DenseRows):
         scaled: Features = DenseRows(divide(x.values, factors[: x.values.shape[1]]))
     else:
-        longer = np.append(factors, 1.0)
-        scaled = x._replace(values=divide(x.values, longer[np.minimum(x.indices, len(factors))]))
+        scaled = x._replace(values=np.empty_like(x.values))
+        divide_stored(x.indices, x.values, factors, scaled.values)
     if not np.isfinite(scaled.values).all():
         raise InputError(f"{name}: a feature is too large for float32 once its column has unit variance")
     return block._replace(x=scaled)
@@ -95,6 +95,13 @@ def divide(values: Singles, by: Floats) -> Singles:
     with np.errstate(over="ignore"):
         scaled: Singles = (values / by).astype(np.float32)
     return scaled
+
+
+@bare_kernel
+def divide_stored(indices: NDArray[np.int32], values: Singles, factors: Floats, out: Singles) -> None:
+    """Fill `out` with each stored value divided by the factor of its column; columns beyond them have none."""
+    for k in range(len(values)):
+        out[k] = values[k] / factors[indices[k]] if indices[k] < len(factors) else values[k]
 
 
 @kernel

@@ -13,7 +13,9 @@ vocabulary      feature numbers, from a vocabulary or a hash
 conll           blocks of sequences from text in columns
 source_files    files named by patterns and folders
 arrow           pyarrow, imported on first use
+read_ahead      items that a thread makes ahead of whoever takes them
 tables          CSV, Parquet and data frames as record batches
+spooled         tables of text, parsed once for two passes
 table_blocks    blocks of examples from tables, and the first pass over their columns
 zarr_arrays     blocks of examples from plain Zarr arrays
 """

@@ -14,7 +14,9 @@ from distdual.data.preprocess.learn import Learnt, learn
 from distdual.data.preprocess.table_options import NUMBER, TableOptions, plain_type, read_types
 from distdual.data.shard import Block
 from distdual.data.sources.base import Attached, Opened, Source
+from distdual.data.sources.read_ahead import read_ahead
 from distdual.data.sources.sequences import TokenRun, whole_sequences
+from distdual.data.sources.spooled import spooled
 from distdual.data.sources.tables import Table
 from distdual.errors import InputError
 from distdual.kernels.rows import Bools
@@ -36,10 +38,18 @@ def new_tables(tables: Sequence[Table], table_options: TableOptions, options: Op
         def training(n: int) -> Bools | None:
             return ~mask.next(n) if options.test_fraction else None
 
+        tables = [
+            spooled(table, {**wanted, **other_types(table, table_options)}) if table.text else table for table in tables
+        ]
         learnt = learn(kinds, table_options, placed(tables, wanted), training)
     opened = known_tables(tables, learnt.columns)
     factors = learnt.deviations if options.scale == "unit-variance" else None
     return opened._replace(attached=Attached(texts={COLUMNS: learnt.columns.to_text()}), factors=factors)
+
+
+def other_types(table: Table, table_options: TableOptions) -> dict[str, str]:
+    """The columns that hold no features, and what each is read as, as `read_types` has it."""
+    return {name: table.types[name] for name in table_options.others.values() if name in table.types}
 
 
 def known_tables(tables: Sequence[Table], columns: Columns, *, labelled: bool = True) -> Opened:
@@ -65,7 +75,7 @@ def placed(tables: Sequence[Table], wanted: dict[str, str]) -> Iterator[tuple[An
     """The record batches of all tables, each with where it is from."""
     for table in tables:
         first = 0
-        for batch in table.read(wanted):
+        for batch in read_ahead(table.read(wanted)):
             yield batch, RowPlace(table.name, first)
             first += batch.num_rows
 

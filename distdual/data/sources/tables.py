@@ -27,6 +27,7 @@ class Table(NamedTuple):
     name: str  # for messages
     types: Mapping[str, str]  # what each column holds: DATE, NUMBER, BOOLEAN, TEXT or OTHER
     batches: Callable[[Mapping[str, str]], Iterator[Any]]  # of these columns, read as these types
+    text: bool = False  # which takes long to parse
 
     def read(self, wanted: Mapping[str, str]) -> Iterator[Any]:
         """Record batches with the wanted columns, from the start."""
@@ -79,7 +80,7 @@ def csv_table(file: Location) -> Table:
 
     with open_csv(file, separator, {}, {}) as reader:
         types = types_in(reader.schema, str(file))
-    return Table(str(file), types, batches)
+    return Table(str(file), types, batches, text=True)
 
 
 class open_csv:
