@@ -5,7 +5,6 @@ import importlib
 import inspect
 import json
 import re
-import subprocess
 import sys
 import typing
 from collections import Counter
@@ -24,6 +23,7 @@ from tests.blocks import Folder, blocks_of, check_output, run_all
 from tests.preloaded import preloaded
 from tests.s3_server import free_ports
 from tests.shell import environment
+from tests.site import build_site
 from tests.standins import stand_ins
 
 ROOT = Path(__file__).parents[1]
@@ -90,16 +90,7 @@ def test_outputs_are_compared() -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
-        [sys.executable, ROOT / "docs" / "build.py", "--site", folder],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
+    return build_site(tmp_path_factory.mktemp("site"))
 
 
 def test_the_site_builds_and_every_page_is_in_it(site: Path) -> None:

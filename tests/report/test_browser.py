@@ -1,7 +1,6 @@
 """Both pages in a real browser: visible curves, no overflow, no errors. Needs Debian's chromium."""
 
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -15,19 +14,12 @@ import pytest
 from distdual.report.live import Dashboard
 from distdual.report.page import RunView, page
 from distdual.report.run_log import About
+from distdual.report.weights import Weight
+from tests.browser import needs_browser, open_browser, show
 from tests.report.sample import asynchronous, round_of
 
 ROOT = Path(__file__).parents[2]
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None,
-    reason="no browser is installed; `apt-get install chromium chromium-driver` runs the tests of the pages",
-)
-OPTIONS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --disable-dev-shm-usage --hide-scrollbars"
-)
+pytestmark = needs_browser
 
 OLD = [{key: each[key] for key in each if key not in ("staleness", "workers")} for each in asynchronous()]
 CERTIFICATE = {"lower": 99.0, "upper": 101.0, "gap": 0.02, "target": 0.1, "certified": True, "model": "models/" * 30}
@@ -50,33 +42,8 @@ return {
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM or ""
-    for option in (*OPTIONS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(option)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    driver.set_page_load_timeout(30)
-    try:
+    with open_browser(tmp_path_factory.mktemp("profile")) as driver:
         yield driver
-    finally:
-        driver.quit()
-
-
-def show(browser: Any, url: str, width: int = 1280, *, dark: bool = False) -> None:
-    """Open a page in a window of this width and wait until it is loaded."""
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-    browser.get_log("browser")  # discard messages of earlier pages
-    browser.get(url)
-    there = "return document.URL === arguments[0] && document.readyState === 'complete'"
-    WebDriverWait(browser, 20, poll_frequency=0.1).until(lambda _: browser.execute_script(there, url))
 
 
 def brightness(colour: str) -> float:
@@ -119,6 +86,43 @@ def test_the_live_page_is_readable(width: int, dark: bool, browser: Any) -> None
         assert {"Workers", "Staleness", "Throughput", "Exploring and optimising"} <= set(found["titles"])
 
 
+NAMES = ["part of the city=north-east by the river", "size", "<b>lift</b>", *(f"feature {k}" for k in range(17))]
+BARS = """
+const box = each => each.getBoundingClientRect(), figure = document.querySelector("figure.weights");
+return [...figure.querySelectorAll("svg g")].map(row => {
+  const [name, value] = row.querySelectorAll("text"), bar = row.querySelector("rect");
+  return {
+    name: name.textContent, full: row.querySelector("title").textContent, style: bar.getAttribute("class"),
+    ends: [name, bar, value].map(each => [box(each).left, box(each).right]), height: box(name).height,
+    room: [box(figure).left, box(figure).right],
+  };
+});
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_weights_of_features_are_readable(width: int, browser: Any, tmp_path: Path) -> None:
+    weights = [Weight(name, (-1) ** k * (21 - k) / 7) for k, name in enumerate(NAMES)]
+    file = tmp_path / "page.html"
+    file.write_text(page(Run([], "a run", CERTIFICATE, 0.1, weights=weights, weights_of="of scaled features")))
+    show(browser, file.as_uri(), width)
+    found = browser.execute_script(BARS)
+    assert browser.get_log("browser") == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") == width
+    assert [row["full"].rpartition(" ")[0] for row in found] == NAMES
+    assert [row["name"] for row in found][1:3] == NAMES[1:3]
+    assert found[0]["name"].endswith("…")
+    lengths = [row["ends"][1][1] - row["ends"][1][0] for row in found]
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] / lengths[-1] == pytest.approx(21 / 2, rel=0.05)
+    for row, weight in zip(found, weights, strict=True):
+        assert row["style"] == f"bar {'upper' if weight.value > 0 else 'lower'}"
+        assert row["height"] >= 11
+        (name_left, name_right), (bar_left, bar_right), (value_left, value_right) = row["ends"]
+        assert row["room"][0] <= name_left < name_right <= bar_left < bar_right <= value_left < value_right
+        assert value_right <= row["room"][1]
+
+
 def state(browser: Any) -> str:
     return str(browser.execute_script("return document.querySelector('.state').textContent"))
 
@@ -157,6 +161,7 @@ def test_an_open_page_follows_the_run_and_keeps_the_final_state(browser: Any) ->
 KILLED = """
 import sys
 from distdual.report.live import Dashboard
+from tests.browser import needs_browser, open_browser, show
 from tests.report.sample import asynchronous
 with Dashboard("0") as dashboard:
     dashboard.lines += asynchronous()
