@@ -104,7 +104,7 @@ return [...figure.querySelectorAll("svg g")].map(row => {
 def test_the_weights_of_features_are_readable(width: int, browser: Any, tmp_path: Path) -> None:
     weights = [Weight(name, (-1) ** k * (21 - k) / 7) for k, name in enumerate(NAMES)]
     file = tmp_path / "page.html"
-    file.write_text(page(Run([], "a run", CERTIFICATE, 0.1, weights=weights, weights_of="of scaled features")))
+    file.write_text(page(RunView([], "a run", CERTIFICATE, 0.1, weights=weights, weights_of="of scaled features")))
     show(browser, file.as_uri(), width)
     found = browser.execute_script(BARS)
     assert browser.get_log("browser") == []
