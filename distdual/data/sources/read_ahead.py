@@ -8,25 +8,25 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-AHEAD = 2  # items that wait, besides the one in work on either side
+ITEMS_AHEAD = 2  # items that wait, besides the one in work on either side
 NOTICED = 0.1  # seconds until the thread notices that nobody takes any more
 
 
-class Ended:
+class LastItem:
     """What follows the last item: the error that ended the iteration, if it was one."""
 
     def __init__(self, error: BaseException | None) -> None:
         self.error = error
 
 
-def read_ahead(items: Iterator[T], ahead: int = AHEAD) -> Iterator[T]:
+def read_ahead(items: Iterator[T], ahead: int = ITEMS_AHEAD) -> Iterator[T]:
     """The same items and the same error at their end. Stopping early ends the thread, and closes `items` there."""
-    waiting: Queue[T | Ended] = Queue(ahead)
+    waiting: Queue[T | LastItem] = Queue(ahead)
     stopped = Event()
-    thread = Thread(target=fill, args=(items, waiting, stopped), name="read-ahead", daemon=True)
+    thread = Thread(target=fill_queue, args=(items, waiting, stopped), name="read-ahead", daemon=True)
     thread.start()
     try:
-        while not isinstance(item := waiting.get(), Ended):
+        while not isinstance(item := waiting.get(), LastItem):
             yield item
         if item.error is not None:
             raise item.error
@@ -35,22 +35,22 @@ def read_ahead(items: Iterator[T], ahead: int = AHEAD) -> Iterator[T]:
         thread.join()
 
 
-def fill(items: Iterator[T], waiting: "Queue[T | Ended]", stopped: Event) -> None:
+def fill_queue(items: Iterator[T], waiting: "Queue[T | LastItem]", stopped: Event) -> None:
     """Put items into the queue until there are no more, or nobody wants them."""
     error: BaseException | None = None
     try:
         for item in items:
-            if not put(item, waiting, stopped):
+            if not put_item(item, waiting, stopped):
                 break
     except BaseException as found:  # raised again where items are taken
         error = found
     finally:
         with contextlib.suppress(AttributeError):  # only generators are closed
             items.close()  # type: ignore[attr-defined]
-    put(Ended(error), waiting, stopped)
+    put_item(LastItem(error), waiting, stopped)
 
 
-def put(item: "T | Ended", waiting: "Queue[T | Ended]", stopped: Event) -> bool:
+def put_item(item: "T | LastItem", waiting: "Queue[T | LastItem]", stopped: Event) -> bool:
     while not stopped.is_set():
         with contextlib.suppress(Full):
             waiting.put(item, timeout=NOTICED)

@@ -29,7 +29,7 @@ def spooled(table: Table, wanted: Mapping[str, str]) -> Table:
             handle, path = tempfile.mkstemp(prefix="distdual-")
             os.close(handle)
             try:
-                yield from written(table.read(wanted), path)
+                yield from kept_in_file(table.read(wanted), path)
                 kept.append(arrow().OSFile(path, "rb"))
             finally:
                 os.remove(path)
@@ -37,7 +37,7 @@ def spooled(table: Table, wanted: Mapping[str, str]) -> Table:
     return table._replace(batches=batches)
 
 
-def written(batches: Iterator[Any], path: str) -> Iterator[Any]:
+def kept_in_file(batches: Iterator[Any], path: str) -> Iterator[Any]:
     """The batches themselves, each of which is written to the file at `path` before."""
     with arrow().OSFile(path, "wb") as file:
         writer = None

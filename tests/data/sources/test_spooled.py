@@ -10,7 +10,7 @@ import pytest
 
 from distdual.data.prepare.api import prepare
 from distdual.data.sources import tables
-from distdual.data.sources.spooled import spooled, written
+from distdual.data.sources.spooled import kept_in_file, spooled
 from distdual.data.sources.tables import Table
 from distdual.errors import InputError
 
@@ -58,7 +58,7 @@ def test_a_first_pass_that_stops_keeps_nothing(scratch: Path) -> None:
 
 def test_a_full_disk_is_one_sentence() -> None:
     with pytest.raises(InputError, match=r"parsed rows cannot be kept there .*set TMPDIR"):
-        list(written(table([]).read(TYPES), "/dev/full"))
+        list(kept_in_file(table([]).read(TYPES), "/dev/full"))
 
 
 def test_prepare_parses_csv_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
