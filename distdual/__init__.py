@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from distdual.coordinator.calibrate import Calibrated, calibrate
     from distdual.coordinator.run import Result, train
     from distdual.coordinator.sweep_c import Sweep, sweep
-    from distdual.data.prepare.api import prepare, prepare_arrays, prepare_frame
+    from distdual.data.prepare.api import prepare, prepare_arrays, prepare_frame, prepare_structures
     from distdual.estimators import (
         SVC,
         SVR,
         ChainSVM,
+        GraphSVM,
         LatentSVM,
         LinearSVC,
         LinearSVR,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from distdual.model.io import load_model
     from distdual.model.onnx_export import export_onnx
     from distdual.model.predict import Predictions, predict
+    from distdual.problems.graph.problem import grid_graph
     from distdual.problems.user.latent import LatentUserProblem
     from distdual.problems.user.problem import UserProblem
     from distdual.problems.user.self_check import check_problem
@@ -42,6 +44,7 @@ __all__ = [
     "SVR",
     "Calibrated",
     "ChainSVM",
+    "GraphSVM",
     "Job",
     "LatentSVM",
     "LatentUserProblem",
@@ -59,11 +62,13 @@ __all__ = [
     "calibrate",
     "check_problem",
     "export_onnx",
+    "grid_graph",
     "load_model",
     "predict",
     "prepare",
     "prepare_arrays",
     "prepare_frame",
+    "prepare_structures",
     "submit",
     "sweep",
     "train",
@@ -74,6 +79,7 @@ _HOME = {
     "prepare": "data.prepare.api",
     "prepare_arrays": "data.prepare.api",
     "prepare_frame": "data.prepare.api",
+    "prepare_structures": "data.prepare.api",
     "Result": "coordinator.run",
     "train": "coordinator.run",
     "Verification": "certificate.verify",
@@ -89,11 +95,13 @@ _HOME = {
     "Job": "jobs.submit",
     "submit": "jobs.submit",
     "UserProblem": "problems.user.problem",
+    "grid_graph": "problems.graph.problem",
     "LatentUserProblem": "problems.user.latent",
     "check_problem": "problems.user.self_check",
     "SVC": "estimators",
     "SVR": "estimators",
     "ChainSVM": "estimators",
+    "GraphSVM": "estimators",
     "LatentSVM": "estimators",
     "LinearSVC": "estimators",
     "LinearSVR": "estimators",

@@ -12,8 +12,9 @@ from scipy import sparse
 from distdual.certificate.verify import verify
 from distdual.coordinator.run import train
 from distdual.data.data_spec import DataSpec, OwnFormat
-from distdual.data.prepare.api import prepare, prepare_arrays
+from distdual.data.prepare.api import prepare, prepare_arrays, prepare_structures
 from distdual.model.predict import predict
+from distdual.problems.graph.problem import grid_graph
 from distdual.problems.registry import KINDS, class_of
 
 N_EXAMPLES, LENGTH, WIDTH = 120, 4, 40  # hard enough for several passes, small enough for no time
@@ -40,6 +41,8 @@ def data_sets(kind: str, spec: DataSpec, folder: Path) -> list[Path]:
     folder.mkdir()
     if spec.own_format:
         return [prepare_example(kind, spec.own_format, folder)]
+    if spec.examples == "structures":
+        return [sample_graphs(kind, folder)]
     y, lengths = sample_labels(spec)
     x = np.random.default_rng(SEED).normal(size=(len(y), WIDTH))
     x[np.arange(len(y)), y.astype(int) % WIDTH] += 1.0
@@ -67,6 +70,17 @@ def prepare_example(kind: str, form: OwnFormat, folder: Path) -> Path:
     (folder / "examples.txt").write_text(form.example, encoding="utf-8")
     prepare(folder / "examples.txt", folder / "data", kind)
     return folder / "data"
+
+
+def sample_graphs(kind: str, folder: Path) -> Path:
+    """Paths and small grids, with noise in place of features."""
+    rng = np.random.default_rng(SEED)
+    examples = []
+    for k in range(N_EXAMPLES // LENGTH):
+        x = grid_graph(rng.normal(size=(1 + k % 2, LENGTH, 1)))
+        examples.append((x, (x["nodes"][:, 0] > 0).astype(np.int64)))
+    prepare_structures(examples, folder / "grids", kind)
+    return folder / "grids"
 
 
 def run_commands(kind: str, data: Path) -> None:

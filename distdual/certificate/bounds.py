@@ -24,6 +24,7 @@ class ShardLoss(NamedTuple):
     fixed: float = 0.0  # how far rounding can have put `loss` off, see `LossError`
     stacked: float = 0.0
     slope: float = 0.0
+    relaxed: float = 0.0  # the part of `loss` that inference leaves open
 
     @property
     def error(self) -> LossError:
@@ -32,7 +33,10 @@ class ShardLoss(NamedTuple):
 
 def shard_losses(reports: Iterable[ShardReport]) -> list[ShardLoss]:
     """Return the losses that scans reported."""
-    return [ShardLoss(report.shard, report.version, report.loss, report.exact, *report.error) for report in reports]
+    return [
+        ShardLoss(report.shard, report.version, report.loss, report.exact, *report.error, report.relaxed)
+        for report in reports
+    ]
 
 
 def whole_shards(losses: Iterable[ShardLoss]) -> list[ShardLoss]:
@@ -42,9 +46,10 @@ def whole_shards(losses: Iterable[ShardLoss]) -> list[ShardLoss]:
         known = made.get(piece.shard)
         if known is not None:
             version = piece.version if piece.version == known.version else -1
-            error = (a + b for a, b in zip(known.error, piece.error, strict=True))
+            error = LossError(*(a + b for a, b in zip(known.error, piece.error, strict=True)))
             loss = known.loss + piece.loss
-            piece = ShardLoss(piece.shard, version, loss, known.exact and piece.exact, *error)  # noqa: PLW2901
+            relaxed = known.relaxed + piece.relaxed
+            piece = ShardLoss(piece.shard, version, loss, known.exact and piece.exact, *error, relaxed)  # noqa: PLW2901
         made[piece.shard] = piece
     return [made[shard] for shard in sorted(made)]
 
@@ -104,6 +109,11 @@ def upper_bound(
     return penalty(prior or Prior(len(w)), w).plus(loss.times(C))
 
 
+def relaxed_part(losses: Sequence[ShardLoss], *, C: float) -> float:
+    """Return the part of an upper bound that inference leaves open: more training does not lower it."""
+    return C * math.fsum(s.relaxed for s in losses)
+
+
 def objective(w: Floats, losses: Sequence[ShardLoss], *, C: float, prior: Prior | None = None) -> float:
-    """Return R(w) + C Σ loss, an upper bound only under the conditions of `upper_bound`, else an estimate."""
-    return (prior or Prior(len(w))).penalty(w) + C * math.fsum(s.loss for s in losses)
+    """Return R(w) + C Σ loss of the outputs found: P(w) under the conditions of `upper_bound`, else an estimate."""
+    return (prior or Prior(len(w))).penalty(w) + C * math.fsum(s.loss - s.relaxed for s in losses)

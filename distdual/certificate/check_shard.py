@@ -9,10 +9,10 @@ from distdual.certificate.rebuild import SingleConstraints, Support
 from distdual.data.shard import Shard
 from distdual.kernels.rounding import MARGIN, Enclosed, enclosed_product, gamma, norm_bound, row_norm_bound, sum_of
 from distdual.kernels.row_sums import add_runs
-from distdual.kernels.rows import Floats, Ints, product
+from distdual.kernels.rows import Floats, Ints
 from distdual.problems.base import Magnitude, Problem
 from distdual.problems.latent.base import Completed
-from distdual.scan.loss_error import LossError, checked, loss_error, slack_error
+from distdual.scan.loss_error import LossError, checked, loss_error, slack_error, upper_loss
 from distdual.scan.shard_reader import Openable, streamed
 from distdual.solver.proven import Mass
 from distdual.solver.sweep import slacks
@@ -35,7 +35,7 @@ class ShardCheck(NamedTuple):
     shard: int
     exact: bool
     intact: bool  # False if its checksum differs from the prepared one
-    loss: float  # Σ cost_i ξ_i(w)
+    loss: float  # Σ cost_i ξ_i(w), or an upper bound of it
     error: LossError
     linear: Enclosed  # Σ α l over the shard's support constraints
     v: Sparse  # Σ α x over these
@@ -47,6 +47,7 @@ class ShardCheck(NamedTuple):
     norm: float  # largest ||x_i||, if it is above what the data set says, else 0
     bytes_read: int
     gets: int
+    relaxed: float = 0.0  # the part of `loss` that inference leaves open
 
 
 def check_shard(source: Openable, problem: Problem, w: Floats, shard: int, C: float, support: Support) -> ShardCheck:
@@ -58,8 +59,9 @@ def check_shard(source: Openable, problem: Problem, w: Floats, shard: int, C: fl
             problem.check_latent(found)
         costs = problem.costs(found)
         worst = checked(problem, found, problem.offenders(w, found), w)
-        loss, size = product(costs, worst.slack), problem.magnitude(found, worst)
-        dual = DualPart(problem, found, w, worst.slack, size if problem.exact else None)
+        (loss, relaxed), size = upper_loss(costs, worst), problem.magnitude(found, worst)
+        most = worst.slack if worst.bound is None else worst.bound
+        dual = DualPart(problem, found, w, most, size if problem.exact else None)
         for piece in support.pieces(found, problem):
             dual.add(piece)
         infeasible, excess = dual.feasibility(C * costs)
@@ -79,6 +81,7 @@ def check_shard(source: Openable, problem: Problem, w: Floats, shard: int, C: fl
             norm if not norm <= MARGIN * (loaded.shard.norm or 0.0) else 0.0,
             loaded.bytes_read,
             loaded.gets,
+            relaxed,
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.certificate.bounds import ShardLoss, objective, upper_bound
+from distdual.certificate.bounds import ShardLoss, objective, relaxed_part, upper_bound
 from distdual.certificate.check_shard import NOTHING, ShardCheck, check_shard
 from distdual.certificate.findings import (
     claimed_number,
@@ -73,6 +73,7 @@ class Verification:
     n_shards: int  # that the certificate covers
     appended: int = 0  # further shards of the data set
     estimate: float | None = None  # of P(w), where inexact inference proves no bound and `upper` is infinite
+    relaxed: float = 0.0  # the part of the gap that the oracle's bounds leave open
     objective: float | None = None  # non-convex P(w) of a latent problem, with latent values imputed again
 
 
@@ -265,7 +266,7 @@ def conclude(
     gap: float | None,
 ) -> Verification:
     """Add up the shards, compare with the folder's claims, and decide."""
-    losses = [ShardLoss(check.shard, 0, check.loss, check.exact, *check.error) for check in checks]
+    losses = [ShardLoss(check.shard, 0, check.loss, check.exact, *check.error, check.relaxed) for check in checks]
     exact = all(check.exact for check in checks)
     upper = upper_bound(model.w, 0, losses, C=model.C, n_shards=dataset.n_shards, prior=model.prior) if exact else None
     value = upper.high if upper else objective(model.w, losses, C=model.C, prior=model.prior)
@@ -299,6 +300,7 @@ def conclude(
         dataset.n_shards,
         0,
         None if exact else value,
+        relaxed_part(losses, C=model.C) / value if exact and value > 0 else 0.0,
         imputed,
     )
 

@@ -156,10 +156,18 @@ def predict(
 @click.argument("name", metavar="MODULE:CLASS", callback=lambda _, __, name: find_module(name))
 @click.option("--data", metavar="URL", help="Test on examples of this data set's first shard; default: random.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A key of [problem]; repeatable.")
+@click.option("--nonnegative", multiple=True, metavar="K|K:L", help="Weights not below 0, as prior.nonnegative.")
+@click.option("--model", metavar="URL", help="Try the weights of this model as well, within its prior.")
 @storage_option
 @json_option
 def run_self_check(
-    name: str, data: str | None, settings: tuple[str, ...], storage_file: Path | None, as_json: bool
+    name: str,
+    data: str | None,
+    settings: tuple[str, ...],
+    nonnegative: tuple[str, ...],
+    model: str | None,
+    storage_file: Path | None,
+    as_json: bool,
 ) -> int:
     """Test your own problem on small cases: argmax against brute force, loss, rows, determinism, pickling and speed.
 
@@ -172,7 +180,10 @@ def run_self_check(
     from distdual.data.storage.location import Location
     from distdual.problems.user.self_check import check_problem as run
 
-    checks = run(name, Location(data, storage_options(storage_file)) if data else None, settings)
+    options = storage_options(storage_file)
+    place, trained = (Location(url, options) if url else None for url in (data, model))
+    low = [int(each) if each.isdecimal() else each for each in nonnegative]
+    checks = run(name, place, settings, nonnegative=low, model=trained)
     if as_json:
         print_json(
             {"problem": name, "ok": all(check.ok for check in checks), "checks": [check._asdict() for check in checks]}

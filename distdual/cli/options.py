@@ -118,6 +118,8 @@ def advice(certificate: dict[str, Any]) -> str:
     cause, go_on = certificate["stopped_by"], f"solver.start={certificate['model']} continues from its dual"
     if certificate["estimate"] is not None:
         return "inexact inference proves no upper bound; an exact argmax does (exact = True)"
+    if cause == "relaxed":
+        return "a tighter bound from argmax: no further pass lowers what it leaves open, see `relaxed`"
     if cause == "contradiction":
         return (
             "correct what the sentence above names; no further pass can help (`distdual check-problem` tests an oracle)"

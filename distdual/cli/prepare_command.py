@@ -28,12 +28,12 @@ from distdual.report.number_format import counted
     "kind",
     required=True,
     shell_complete=complete_kind,
-    help="The problem to learn: a built-in problem.kind, such as binary, or MODULE:CLASS.",
+    help="The problem to learn: a built-in problem.kind, such as binary, MODULE:CLASS, or structures.",
 )
 @click.option(
     "--format",
     "source_format",
-    help="csv, parquet, svmlight, svmhmm, conll, npz, npy, zarr or brackets; default: guessed.",
+    help="csv, parquet, svmlight, svmhmm, conll, npz, npy, zarr, jsonl or brackets; default: guessed.",
 )
 @click.option("--like", metavar="URL", help="Make and scale features as those of this data set or model.")
 @table_options

@@ -17,6 +17,8 @@ def show_certificate(certificate: dict[str, Any]) -> None:
     why = "" if certificate["certified"] else f"; stopped: {certificate['reason']}"
     gap = "none proven" if certificate["gap"] is None else f"{certificate['gap']:.2e}"
     stdout.print(f"gap        {gap}, target {certificate['target']:.2e}{why}")
+    if certificate.get("relaxed"):
+        stdout.print(f"relaxed    {certificate['relaxed']:.2e} of the gap is what the oracle's bounds leave open")
     if latent := certificate.get("latent"):
         stdout.print(
             f"latent     objective {latent['objective']:.8g} after {len(latent['trace'])} turns; "
@@ -42,6 +44,8 @@ def show_verification(checked: dict[str, Any]) -> None:
     whose = "as given" if checked["target_given"] else "the model's own"
     gap = f", gap {checked['gap']:.2e}, target {checked['target']:.2e} ({whose})"
     stdout.print(f"{word}: {bounds(checked)}{gap if checked['estimate'] is None else ''}")
+    if checked["relaxed"]:
+        stdout.print(f"relaxed    {checked['relaxed']:.2e} of the gap is what the oracle's bounds leave open")
     if checked["objective"] is not None:
         stdout.print(f"latent     objective {checked['objective']:.8g}; the bounds belong to the last convex problem")
     if checked["appended"]:

@@ -64,6 +64,7 @@ class CollectionDataset:
     location: ClassVar[str] = "the Dask collection"  # in messages, where a stored data set names its place
     shard_bytes: ClassVar[int] = 0  # that reading takes: none
     ragged: ClassVar[bool] = False
+    structured: ClassVar[bool] = False
 
     def open(self) -> "CollectionDataset":
         return self

@@ -11,6 +11,7 @@ from distdual.cluster.dask_executor import DaskExecutor
 from distdual.cluster.threads import InlineExecutor
 from distdual.cluster.user_code import send_module
 from distdual.config import ClusterConfig
+from distdual.data.data_spec import form_name
 from distdual.data.dataset import Dataset
 from distdual.data.in_memory import MemoryDataset
 from distdual.errors import InputError
@@ -33,7 +34,7 @@ def open_executor(
             yield from _closing(on_dask(own, dataset, problem, cluster))
     else:
         assert not isinstance(dataset, CollectionDataset)
-        yield from _closing(InlineExecutor(dataset, problem))
+        yield from _closing(InlineExecutor(dataset, problem, threads=1 if problem.holds_gil else 2))
 
 
 @contextlib.contextmanager
@@ -62,10 +63,12 @@ def on_dask(client: Any, dataset: AnyDataset, problem: Problem, cluster: Cluster
     return executor
 
 
-def check_form(dataset: AnyDataset, problem: Problem) -> None:
+def check_form(dataset: AnyDataset, problem: Problem | type[Problem]) -> None:
     """Raise unless the data set holds the kind of examples that the problem's kernels expect."""
-    if dataset.ragged != problem.data_spec.ragged:
-        found, needed = ("sequences", "single rows") if dataset.ragged else ("single rows", "sequences")
+    spec = problem.data_spec
+    if not spec.takes(ragged=dataset.ragged, structured=dataset.structured):
+        found = form_name(ragged=dataset.ragged, structured=dataset.structured)
+        needed = form_name(ragged=spec.ragged, structured=spec.examples == "structures")
         raise InputError(f"{dataset.location}: the data set holds {found}, but a {problem.kind} problem needs {needed}")
 
 

@@ -15,7 +15,16 @@ from distdual.certificate.bounds import ShardLoss, whole_shards
 from distdual.coordinator.ascender import ROUND_WORK
 from distdual.coordinator.flow import BeginPass, Facts, Flight, Flow, PublishWeights, StartScan
 from distdual.coordinator.pass_underway import PassUnderway
-from distdual.coordinator.schedule import INTERRUPTED, MAX_ASCENT, Pass, Stop, counts_visits, cut_pieces
+from distdual.coordinator.schedule import (
+    INTERRUPTED,
+    MAX_ASCENT,
+    MIN_PIECE,
+    MIN_PYTHON_PIECE,
+    Pass,
+    Stop,
+    counts_visits,
+    cut_pieces,
+)
 from distdual.coordinator.trainer import Trainer
 from distdual.kernels.row_copies import packed
 from distdual.kernels.rows import Floats
@@ -92,7 +101,8 @@ class AsyncTrainer(Trainer):
         if self.config.offender_cache and self.flow.begun:
             self._use_recent(step.plan)
         slack = self.partition.slack
-        self.flow.began(step, slack, self._query(step.plan), cut_pieces(step.plan, self.executor.slots, slack))
+        least = MIN_PYTHON_PIECE if self.problem.holds_gil else MIN_PIECE
+        self.flow.began(step, slack, self._query(step.plan), cut_pieces(step.plan, self.executor.slots, slack, least))
 
     def _publish(self, flight: Flight) -> None:
         self._start()  # scans at earlier weights, before workers drop those

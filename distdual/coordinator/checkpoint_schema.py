@@ -67,7 +67,8 @@ PASS = table(
 SLACK = table({"per_group": maybe(whole(1)), "is_all": flag})
 BOUNDS = table(
     dict.fromkeys(("best_upper", "best_rounding", "estimate", "lift", "best_estimate"), ANY_NUMBER)
-    | {"best_version": whole(-1)}
+    | {"best_version": whole(-1)},
+    {"best_relaxed": ANY_NUMBER, "best_found": ANY_NUMBER},
 )
 UNDERWAY = table(
     {

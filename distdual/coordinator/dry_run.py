@@ -76,7 +76,7 @@ def dry_run(config: Config) -> DryRun:
     """Describe the run of this config; raises the InputError that the run would raise for its inputs."""
     dataset = open_dataset(data_of(config))
     problem = stand_in(problem_of(config, dataset), config.kernel, config.data.storage_options)
-    prior_of(config, problem.n_weights)
+    prior_of(config, problem)
     start_of(config)
     slack = slack_of(config, dataset, problem)
     read = dataset.read(0)

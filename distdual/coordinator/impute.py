@@ -9,10 +9,10 @@ import numpy as np
 
 from distdual.certificate.bounds import ShardLoss, upper_bound
 from distdual.coordinator.trainer import Trainer
-from distdual.kernels.rows import Floats, Int32s, Ints, product
+from distdual.kernels.rows import Floats, Int32s, Ints
 from distdual.problems.base import Constraints, Keys
 from distdual.problems.latent.base import Completed, LatentProblem, join_completed
-from distdual.scan.loss_error import LossError, checked, loss_error
+from distdual.scan.loss_error import LossError, checked, loss_error, upper_loss
 from distdual.scan.shard_reader import Openable
 
 
@@ -126,7 +126,7 @@ def look_at_shard(
     then = problem.problem.completed(found, new)
     costs, worst = then.costs(found), then.offenders(w, found)
     worst = checked(then, found, worst, w)
-    loss = product(costs, worst.slack)
+    loss, _ = upper_loss(costs, worst)
     error = loss_error(then.magnitude(found, worst), costs, loss)
     local = support.example - found.first
     moves = np.flatnonzero(problem.of(found).changes(new)[local])

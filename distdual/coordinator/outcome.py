@@ -24,4 +24,5 @@ class Outcome:
     totals: Totals
     solver: Solver
     partition: SlackPartition
+    relaxed: float = 0.0  # the part of `upper` that inference leaves open
     estimate: float = np.inf  # of P(w), where inexact inference proves no `upper`; else infinity

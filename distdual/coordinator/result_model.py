@@ -88,6 +88,7 @@ def summarise(outcome: Outcome, target: float, dataset: TrainingData) -> dict[st
         "lower": proven.lower,
         "upper": proven.upper if proven.is_proven else None,
         "gap": proven.gap if proven.is_proven else None,
+        "relaxed": outcome.relaxed / proven.upper if proven.is_proven and proven.upper > 0 else 0.0,
         "rounding": proven.rounding if proven.is_proven else None,
         "estimate": outcome.estimate if np.isfinite(outcome.estimate) else None,
         "target": target,

@@ -11,6 +11,7 @@ from distdual.config import Config, SolverConfig, index_range
 from distdual.coordinator.latent_loop import check_possible
 from distdual.coordinator.map_maker import with_map
 from distdual.data.dataset import Dataset, open_dataset
+from distdual.data.layout import STRUCTURES
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
@@ -46,7 +47,7 @@ def run_inputs(config: Config, client: Any) -> RunInputs:
     if isinstance(problem, LatentProblem):
         check_possible(problem, solver.slack, solver.cache_bytes)
         solver = replace(solver, slack="example")
-    return RunInputs(config, output_of(config), dataset, problem, prior_of(config, problem.n_weights), solver)
+    return RunInputs(config, output_of(config), dataset, problem, prior_of(config, problem), solver)
 
 
 def data_of(config: Config) -> Location:
@@ -83,15 +84,16 @@ def fit_problem(kind: str, options: Mapping[str, Any], dataset: Dataset) -> Prob
 
 def check_prepared(kind: str, dataset: Dataset) -> None:
     """Refuse data prepared for an incompatible problem, and name the remedy."""
-    class_of(kind)
+    cls = class_of(kind)
     try:
-        check_form(dataset, fit_problem(kind, {}, dataset))
+        check_form(dataset, cls)
+        fit_problem(kind, {}, dataset)
     except InputError as error:
         place, prepared = str(dataset.location), dataset.layout.kind
         found = str(error).removeprefix(f"{place}: ")
+        other = 'a problem of your own, "module:Class"' if prepared == STRUCTURES else f"problem.kind = {prepared!r}"
         raise InputError(
-            f"{place}: {found}; it was prepared for problem.kind = {prepared!r}: "
-            f"train that, or prepare it again with --problem {kind}"
+            f"{place}: {found}; it was prepared for {other}: train that, or prepare it again with --problem {kind}"
         ) from None
 
 
@@ -115,8 +117,9 @@ def check_unused_columns(dataset: Dataset, problem: Problem) -> None:
         )
 
 
-def prior_of(config: Config, n_weights: int) -> Prior:
-    """The prior of [prior], with its files read."""
+def prior_of(config: Config, problem: Problem) -> Prior:
+    """The prior of [prior], with its files read, and the signs of weights that the problem needs."""
+    n_weights = problem.n_weights
     told, options = config.prior, config.data.storage_options
     mean = read_weights(told.mean, options, own_kind(config)) if told.mean else None
     precision: Floats | None = None
@@ -125,8 +128,8 @@ def prior_of(config: Config, n_weights: int) -> Prior:
     elif told.precision != 1.0:
         precision = np.full(n_weights, told.precision)
     ranges = [np.arange(found.start, found.stop) for found in map(index_range, told.nonnegative)]
-    nonnegative = np.unique(np.concatenate(ranges)) if ranges else None
-    return Prior(n_weights, mean, precision, nonnegative)
+    nonnegative = np.unique(np.concatenate([*ranges, problem.nonnegative_weights()])).astype(np.int64)
+    return Prior(n_weights, mean, precision, nonnegative if len(nonnegative) else None)
 
 
 def read_weights(url: str, options: Mapping[str, Any], own: str | None) -> Floats:

@@ -22,6 +22,8 @@ class RunState:
     best_w: Floats
     best_upper: float = np.inf
     best_rounding: float = 0.0  # the part of `best_upper` that covers it
+    best_relaxed: float = 0.0  # the part of `best_upper` that inference leaves open
+    best_found: float = np.inf  # R(w) + C Σ loss of the outputs that inference found, where it leaves something open
     best_version: int = -1  # −1 until an upper bound is certified
     best_estimate: float = np.inf  # of P(w), where inference is inexact
     estimate: float = np.inf  # of the gap, from losses at different weights
@@ -46,15 +48,21 @@ class RunState:
         """The proven gap; infinity before the first certificate."""
         return Certificate(lower, self.best_upper, 0).gap if self.best_version >= 0 else np.inf
 
+    def closable_gap(self, lower: float) -> float:
+        """The gap that training can close; it may close while inference leaves a part of the proven one open."""
+        return relative_gap(self.best_found, lower) if np.isfinite(self.best_found) else np.inf
+
     def inexact_gap(self, lower: float) -> float:
         """The estimate that replaces a proven gap where inference is inexact; it may be negative."""
         return relative_gap(self.best_estimate, lower) if np.isfinite(self.best_estimate) else np.inf
 
-    def offer_upper(self, upper: Enclosed, version: int, w: Floats) -> None:
-        """Keep the weights if their certified upper bound is the lowest so far."""
+    def offer_upper(self, upper: Enclosed, version: int, w: Floats, relaxed: float = 0.0) -> None:
+        """Keep the weights if their certified upper bound is the lowest so far; `relaxed` is the open part of it."""
+        if relaxed > 0:
+            self.best_found = min(self.best_found, upper.value - relaxed)
         if upper.high < self.best_upper:
             self.best_upper, self.best_version, self.best_w = upper.high, version, w.copy()
-            self.best_rounding = upper.high - upper.value
+            self.best_rounding, self.best_relaxed = upper.high - upper.value, relaxed
 
     def offer_estimate(self, estimate: float, w: Floats) -> None:
         """Keep the weights if their estimate of P(w) is the lowest so far; inexact inference bounds nothing."""
@@ -68,11 +76,13 @@ class RunState:
     def start_problem(self, w: Floats, upper: float) -> None:
         """Begin another convex problem, of which `upper` ≥ P(w) is proven."""
         self.best_w, self.best_upper, self.best_version, self.best_rounding = w, upper, self.version, 0.0
+        self.best_relaxed, self.best_found = 0.0, np.inf
         self.estimate = self.lift = np.inf
 
     def forget_bounds(self) -> None:
         """Drop what was proven: P changes with C. Weights, costs and history stay."""
         self.best_upper, self.best_version, self.best_estimate = np.inf, -1, np.inf
+        self.best_relaxed, self.best_found = 0.0, np.inf
         self.estimate = self.lift = np.inf
 
     def continue_log(self, earlier: "RunState") -> None:
@@ -84,6 +94,8 @@ class RunState:
         bounds = {
             "best_upper": self.best_upper,
             "best_rounding": self.best_rounding,
+            "best_relaxed": self.best_relaxed,
+            "best_found": self.best_found,
             "best_version": self.best_version,
             "estimate": self.estimate,
             "lift": self.lift,
@@ -108,6 +120,7 @@ class RunState:
 
     def restore_bounds(self, bounds: dict[str, Any], best_w: Floats, underway: PassUnderway | None) -> None:
         self.best_upper, self.best_version = bounds["best_upper"], bounds["best_version"]
-        self.best_rounding = bounds["best_rounding"]
+        self.best_rounding, self.best_relaxed = bounds["best_rounding"], bounds.get("best_relaxed", 0.0)
+        self.best_found = bounds.get("best_found", np.inf)
         self.best_estimate, self.estimate, self.lift = bounds["best_estimate"], bounds["estimate"], bounds["lift"]
         self.best_w, self.underway = best_w, underway

@@ -1,7 +1,7 @@
 """The scans of a run: publish weights, send pieces to workers, check the reports and count their costs."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,10 @@ NO_IDENTITIES: Any = np.empty(0, dtype=np.uint64)
 NO_NOTES: Mapping[int, tuple[Notes, ...]] = {}
 
 
+class OutOfTimeError(Exception):
+    """The time of a run was over before its round was."""
+
+
 @dataclass(slots=True)
 class Scanner:
     """Runs scans of the executor's problem; costs go into the run's state."""
@@ -34,6 +38,7 @@ class Scanner:
     partition: SlackPartition
     state: RunState
     fold: Fold | None = None  # examples to leave out
+    hurried: bool = False  # whether to give up a round whose time is over
     since: Since = field(default_factory=lambda: Since(time.perf_counter()))
 
     def publish(self, w: Floats) -> int:
@@ -53,15 +58,23 @@ class Scanner:
         version = self.publish(w)
         pieces = tuple(sorted(pieces))
         if not recent:
-            pieces = cut_expensive(pieces, self.executor.problem.oracle_work, slack)
+            problem = self.executor.problem
+            pieces = cut_expensive(pieces, problem.oracle_work, slack, shared=problem.holds_gil)
         scans = [self.scan_of(p, version, slack, recent.get(p.shard, ()), ticket) for ticket, p in enumerate(pieces)]
         begin = time.perf_counter()
-        reports = sorted(self.executor.reports(scans), key=lambda report: report.ticket)
+        reports = sorted(self._in_time(scans), key=lambda report: report.ticket)
         self.state.totals.wait_seconds += time.perf_counter() - begin
         self.state.totals.rounds += 1
         for scan, report in zip(scans, reports, strict=True):
             self.count(report, scan)
         return scans, reports
+
+    def _in_time(self, scans: list[Scan]) -> Iterator[ShardReport]:
+        """Reports as they end; raises OutOfTimeError once it is time to stop, if another scan may take long."""
+        for arrived, report in enumerate(self.executor.reports(scans), 1):
+            yield report
+            if self.hurried and arrived < len(scans) and self.solver.should_stop():
+                raise OutOfTimeError
 
     def scan_of(
         self, piece: Piece, version: int, slack: Slack, recent: tuple[Notes, ...] = (), ticket: int = 0

@@ -27,6 +27,7 @@ PIECE_WORK = 80_000.0  # oracle work of the smallest pieces that it is cut into:
 SHARERS = 64  # parts of what is left of a round, one of which a piece may be: 32 workers share it well
 STREAM_ROUNDS = 16  # windows of a pass over streamed data, at least …
 WINDOW_BYTES = 256 << 20  # … and the most bytes of a window, whose shards workers hold between its visits
+MIN_PYTHON_PIECE = 16  # examples of the smallest pieces where the oracle is Python code
 MIN_PIECE = 128  # examples worth a scan of their own
 SINGLE_GROUP_IDLE = 8  # factor on idle passes before pruning, where a pass adds a single constraint
 PIECES_PER_SLOT = 4  # scans of a certifying pass for each slot, at least
@@ -67,6 +68,7 @@ class Progress:
     settled: bool = True  # whether the cached problem is solved well enough to certify
     n_filled: int = 0  # passes begun only to keep workers busy, which limit nothing
     contradiction: str | None = None  # what cannot be if problem, data and dual are right
+    closable: float = np.inf  # the gap to what inference finds, where it leaves a part of `gap` open
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class Cause(StrEnum):
     MAX_PASSES = "max_passes"
     MAX_SECONDS = "max_seconds"
     ONE_PASS = "one-pass"
+    RELAXED = "relaxed"  # what is left of the gap is what inference leaves open
     CONTRADICTION = "contradiction"  # bounds or constraints that cannot all be right
 
 
@@ -119,6 +122,8 @@ def next_step(progress: Progress, sizes: Ints, limits: Limits) -> Pass | Stop:
     if progress.inexact_gap <= limits.target:
         found = f"estimated gap {progress.inexact_gap:.2e}"
         return Stop(Cause.ESTIMATE, f"{found} is at most the target; inexact inference proves none")
+    if progress.closable <= limits.target:
+        return Stop(Cause.RELAXED, f"inference leaves open what remains of the gap, {progress.gap:.2e}")
     if progress.interrupted:
         return INTERRUPTED
     if progress.n_passes - progress.n_filled >= limits.max_passes:
@@ -247,12 +252,12 @@ def cut_rounds(whole: list[Piece], first: int, most: int, slack: Slack = EXAMPLE
     return tuple(rounds)
 
 
-def cut_pieces(plan: Pass, slots: int, slack: Slack = EXAMPLE) -> list[Piece]:
+def cut_pieces(plan: Pass, slots: int, slack: Slack = EXAMPLE, least: int = MIN_PIECE) -> list[Piece]:
     """The pieces of a pass in order, cut further so that `slots` parallel scans end at about the same time."""
     pieces: list[Piece] = []
     for each in plan.rounds:
         n_examples = sum(piece.end - piece.begin for piece in each)
-        most = max(MIN_PIECE, -(-n_examples // (PIECES_PER_SLOT * slots if len(plan.rounds) == 1 else slots)))
+        most = max(least, -(-n_examples // (PIECES_PER_SLOT * slots if len(plan.rounds) == 1 else slots)))
         most = slack.next_cut(most, n_examples)
         for shard, begin, end in each:
             parts = -(-(end - begin) // most)
@@ -262,15 +267,20 @@ def cut_pieces(plan: Pass, slots: int, slack: Slack = EXAMPLE) -> list[Piece]:
     return pieces
 
 
-def cut_expensive(pieces: tuple[Piece, ...], oracle_work: float, slack: Slack) -> tuple[Piece, ...]:
+def cut_expensive(
+    pieces: tuple[Piece, ...], oracle_work: float, slack: Slack, *, shared: bool = False
+) -> tuple[Piece, ...]:
     """Cut pieces of an expensive oracle so that many workers can share a round; `cut_pieces` does so by slots.
 
     They shrink towards the end of the round, so that tasks are few and all workers end at about the same time. The
-    cuts depend on declared work alone, so deterministic runs are the same for any number of workers.
+    cuts depend on what is declared alone, so deterministic runs are the same for any number of workers. With `shared`,
+    pieces may be small however cheap the oracle says it is.
     """
-    if oracle_work < EXPENSIVE_CALL:
+    if oracle_work < EXPENSIVE_CALL and not shared:
         return pieces
     least = max(1, int(PIECE_WORK / oracle_work))
+    if shared:
+        least = min(least, MIN_PYTHON_PIECE)
     left = sum(piece.end - piece.begin for piece in pieces)
     found: list[Piece] = []
     for shard, begin, end in pieces:

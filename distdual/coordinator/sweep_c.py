@@ -142,7 +142,7 @@ def sweep_claimed(
         one_client(config.cluster, client) as workers,
         executor_of(config, dataset, problem, workers) as executor,
     ):
-        run = SweepSetup(config, dataset, executor.problem, prior_of(config, executor.problem.n_weights), executor)
+        run = SweepSetup(config, dataset, executor.problem, prior_of(config, executor.problem), executor)
         paths, scores = [], []
         for number in range(folds):
             points, found = follow_fold(run, values, Fold(number, folds, config.solver.seed), tell)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from distdual.certificate.bounds import ShardLoss, objective, shard_losses, upper_bound, whole_shards
+from distdual.certificate.bounds import ShardLoss, objective, relaxed_part, shard_losses, upper_bound, whole_shards
 from distdual.cluster.base import Executor
 from distdual.config import SolverConfig
 from distdual.coordinator.ascender import Ascender
@@ -20,8 +20,10 @@ from distdual.coordinator.pass_underway import NextScan, PassUnderway
 from distdual.coordinator.recorder import Recorder
 from distdual.coordinator.refutation import refutation
 from distdual.coordinator.run_state import RunState
-from distdual.coordinator.scanner import Scanner
+from distdual.coordinator.scanner import OutOfTimeError, Scanner
 from distdual.coordinator.schedule import (
+    INTERRUPTED,
+    Cause,
     Limits,
     Pass,
     Piece,
@@ -30,6 +32,7 @@ from distdual.coordinator.schedule import (
     after_scan,
     idle_passes,
     next_step,
+    out_of_time,
 )
 from distdual.coordinator.slack_partition import SlackPartition, unset_limit
 from distdual.data.storage.location import Location
@@ -45,6 +48,11 @@ from distdual.solver.regularizer import Prior
 from distdual.solver.solver import Solver
 
 log = logging.getLogger(__name__)
+
+ONE_THREAD = (
+    "the oracle is Python code, which a second thread does not make faster: scans take one process; "
+    "cluster.local.workers = N gives them N"
+)
 
 MIN_RECENT_LIFT = 0.1  # share of the last scan's lift that recent offenders must reach to be worth a round
 QUERY_STEP = 0.1  # fraction of the way from the best w to the cached optimum, with one slack for all
@@ -85,6 +93,8 @@ class Trainer:
         self.partition.tell(choice.why)
         self.cost = declared_cost(self.config, self.dataset, self.problem)
         self.partition.tell(self.cost.why)
+        if self.problem.holds_gil and self.executor.slots == 1:
+            self.partition.tell(ONE_THREAD)
         check_offender_cache(self.config, choice.slack, members_files=self.notes is not None)
         self.state = RunState(self.solver.candidate())
         self.scanner = Scanner(self.executor, self.dataset.first, self.solver, self.partition, self.state, self.fold)
@@ -101,8 +111,16 @@ class Trainer:
         return slack.per_group or int(np.diff(self.dataset.first).max()), coalesced
 
     def run(self) -> Outcome:
-        stop = self._work()
-        if min(self._gap(), self._inexact_gap()) > self.config.gap:
+        self.scanner.hurried = self.problem.holds_gil
+        try:
+            stop = self._work()
+        except OutOfTimeError:
+            self.state.underway = None
+            self.ascender.bound()
+            stop = INTERRUPTED if self.interrupted() else out_of_time(self.config.max_seconds)
+        self.scanner.hurried = False
+        late = self.problem.holds_gil and stop.cause == Cause.MAX_SECONDS and self.state.best_version >= 0
+        if min(self._gap(), self._inexact_gap()) > self.config.gap and stop.cause != Cause.RELAXED and not late:
             self._certify_last()
         log.info("stop: %s", stop.reason)
         return self.outcome(stop)
@@ -119,6 +137,7 @@ class Trainer:
             state.totals,
             self.solver,
             self.partition,
+            state.best_relaxed,
             state.best_estimate,
         )
 
@@ -169,6 +188,7 @@ class Trainer:
             self._inexact_gap(),
             n_filled=self.state.totals.filled,
             contradiction=self.contradiction(),
+            closable=self.state.closable_gap(self.solver.lower),
         )
 
     def _limits(self) -> Limits:
@@ -288,7 +308,7 @@ class Trainer:
         self.state.totals.passes += 1
         if self._gap() > self.config.gap:
             self.ascender.prune(idle_passes(self.config.prune, self.partition.slack))
-        guess = self.solver.prior.penalty(w) + self.config.C * sum(s.loss for s in losses)
+        guess = objective(w, losses, C=self.config.C, prior=self.solver.prior)
         self.state.estimate = relative_gap(guess, self.solver.lower)
 
     def _certify(self, losses: list[ShardLoss], w: Floats, version: int) -> None:
@@ -303,7 +323,7 @@ class Trainer:
         self.state.refuted = self.state.refuted or refutation(
             w, losses, known, self.config.C, together=self.partition.slack.is_all
         )
-        self.state.offer_upper(upper, version, w)
+        self.state.offer_upper(upper, version, w, relaxed_part(losses, C=self.config.C))
 
     def _certify_last(self) -> None:
         """Scan once more at the last w, or at the average if configured, without ascent."""

@@ -13,6 +13,7 @@ zarr_description  the Zarr metadata of a data set, read and checked
 shard_arrays     the arrays of a shard, their lengths and checksum
 shard_checks     checks of shards that are read
 training_data    the contract of data sets that training reads
+structures       examples made of named arrays, and the columns that store them
 dataset          stored data sets: opening one, and reading its shards
 in_memory        data sets in memory, which training reads like stored ones
 preprocess/      what `prepare` does to raw features, stored with data sets and models

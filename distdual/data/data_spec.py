@@ -35,11 +35,15 @@ class OwnFormat:
 class DataSpec:
     """The examples, labels and file formats of a problem's data sets."""
 
-    examples: Literal["rows", "sequences", "bags", "trees", "queries"] = "rows"
+    examples: Literal["rows", "sequences", "bags", "trees", "queries", "structures"] = "rows"
     """One feature vector each; or several: tokens with a label each, candidates with one label, words with a tree.
 
-    Queries have documents, each with a target, which is its relevance.
+    Queries have documents, each with a target, which is its relevance. Structures have arrays of their own instead of
+    features and labels, see data/structures.py.
     """
+
+    also_structures: bool = False
+    """True if the problem also takes structures where its examples are something else."""
 
     labels: Literal["classes", "targets"] = "classes"
     """Names of classes, or real numbers to predict."""
@@ -53,4 +57,15 @@ class DataSpec:
     @property
     def ragged(self) -> bool:
         """True if an example has several rows of features."""
-        return self.examples != "rows"
+        return self.examples not in ("rows", "structures")
+
+    def takes(self, *, ragged: bool, structured: bool) -> bool:
+        """Whether the problem can work on a data set of such examples."""
+        if structured:
+            return self.also_structures or self.examples == "structures"
+        return self.examples != "structures" and ragged == self.ragged
+
+
+def form_name(*, ragged: bool, structured: bool) -> str:
+    """What examples are, in words for messages."""
+    return "structures" if structured else "sequences" if ragged else "single rows"

@@ -16,7 +16,7 @@ from zarr.core.sync import sync
 
 from distdual.data.layout import Layout
 from distdual.data.layout_schema import check_tables
-from distdual.data.shard import Read, Runs, Shard
+from distdual.data.shard import Read, Runs, Shard, no_features
 from distdual.data.shard_arrays import checksum_of
 from distdual.data.shard_checks import check_norm, check_shard_arrays
 from distdual.data.storage.chunks import Chunks
@@ -63,6 +63,10 @@ class Dataset:
     @property
     def ragged(self) -> bool:
         return self.layout.ragged
+
+    @property
+    def structured(self) -> bool:
+        return self.layout.structured
 
     @property
     def n_shards(self) -> int:
@@ -121,6 +125,7 @@ class Dataset:
         layout = self.layout
         meaning = [layout.kind, layout.n_features, layout.sparse, layout.labels, layout.columns]
         meaning += [layout.runs, layout.texts] if layout.runs or layout.texts else []
+        meaning += [layout.structured] if layout.structured else []
         digest = hashlib.sha256(json.dumps(meaning).encode())
         digest.update(self.lengths.tobytes())
         digest.update(self.checksum.tobytes())
@@ -158,11 +163,16 @@ class Dataset:
 
     def _shard(self, number: int, arrays: dict[str, NDArray[Any]]) -> Shard:
         x: Features
-        if self.layout.sparse:
+        if self.layout.structured:
+            x = no_features(int(self.lengths[number, 0]))
+        elif self.layout.sparse:
             x = CsrRows(arrays["indptr"], arrays["indices"], arrays["values"])
         else:
             x = DenseRows(arrays["x"])
-        y = self._rank[arrays["y"]] if self.layout.labels else arrays["y"]
+        if self.layout.structured:
+            y: NDArray[Any] = np.zeros(x.n_rows)  # what the runs hold instead is for the problem to read
+        else:
+            y = self._rank[arrays["y"]] if self.layout.labels else arrays["y"]
         cost, margin, tokens = (arrays.get(name) for name in ("cost", "margin", "tokens"))
         runs = {name: Runs(arrays[f"{name}_indptr"], arrays[name]) for name in self.layout.runs}
         norm = MARGIN * float(self.largest_norm[number])

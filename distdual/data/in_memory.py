@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.dataset import natural
-from distdual.data.shard import Block, Read, Shard
+from distdual.data.shard import Block, Read, Shard, run_arrays
 from distdual.data.sources.arrays import blocks_from_arrays, is_sparse
 from distdual.data.sources.sequences import Ragged, blocks_from_ragged, ragged
 from distdual.data.validate import label_name
@@ -38,6 +38,11 @@ class MemoryDataset:
     def ragged(self) -> bool:
         """True if examples are sequences."""
         return any(shard.tokens is not None for shard in self.shards)
+
+    @property
+    def structured(self) -> bool:
+        """True if examples have arrays of their own instead of features."""
+        return any(shard.structured for shard in self.shards)
 
     @property
     def n_shards(self) -> int:
@@ -68,7 +73,7 @@ class MemoryDataset:
     def fingerprint(self) -> str:
         digest = hashlib.sha256()
         for shard in self.shards:
-            for part in (*shard.x, shard.y, shard.cost, shard.margin, shard.tokens):
+            for part in (*shard.x, shard.y, shard.cost, shard.margin, shard.tokens, *run_arrays(shard.runs).values()):
                 digest.update(b"" if part is None else np.ascontiguousarray(part).data)
         return digest.hexdigest()
 
@@ -111,7 +116,7 @@ class OneShard:
 
 def rows_checksum(shard: Shard) -> int:
     crc = 0
-    for part in (*shard.x.trimmed(), shard.y, shard.margin, shard.tokens):
+    for part in (*shard.x.trimmed(), shard.y, shard.margin, shard.tokens, *run_arrays(shard.runs).values()):
         crc = zlib.crc32(b"" if part is None else np.ascontiguousarray(part).data, crc)
     return crc
 
@@ -179,7 +184,7 @@ def as_blocks(whole: Shard) -> list[Block]:
     size = max(1, PIECE_BYTES * whole.n_examples // max(1, whole.nbytes))
     cuts = range(0, whole.n_examples, size)
     pieces = (whole.piece(begin, min(begin + size, whole.n_examples)) for begin in cuts)
-    return [Block(piece.x, piece.y, piece.cost, piece.margin, piece.tokens) for piece in pieces]
+    return [Block(piece.x, piece.y, piece.cost, piece.margin, piece.tokens, piece.runs) for piece in pieces]
 
 
 def as_they_are(x: Any) -> Features | None:

@@ -16,7 +16,7 @@ the names that the other does not, so that each is whole until zarr.json, replac
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-FORMAT = 3  # the newest; without runs and texts it is format 2, and without sequences format 1
+FORMAT = 4  # the newest, for structures; else 3 with runs or texts, 2 with other sequences, 1 without
 ATTRIBUTES = "distdual"  # the group attribute that holds all of ours
 
 Axis = str  # one of AXES, or the name of a column of runs
@@ -32,6 +32,12 @@ TEXT_CHUNK = 1 << 22  # bytes per chunk of a text
 VOCABULARY = "vocabulary"  # the text that names the features, one a line
 SCALE = "scale"  # the text that holds what each column was divided by, one a line
 COLUMNS = "columns"  # the text that tells how the columns of a table became features, as JSON
+STRUCTURES = "structures"  # the kind of data sets for problems of a user's own
+SHAPE = "_shape"  # ends the name of the column that holds the shapes of another
+RUN_DTYPES = (
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    *("float32", "float64", "bool"),
+)
 
 
 class ArraySpec(NamedTuple):
@@ -67,6 +73,7 @@ class Layout:
     chunk: dict[Axis, int]  # longest axis a shard may have
     compress: bool
     ragged: bool = False  # an example is a run of tokens, each with features and a label of its own
+    structured: bool = False  # an example is made of columns of runs alone, see data/structures.py
     runs: dict[str, str] = field(default_factory=dict)  # dtype of each column of runs
     texts: dict[str, int] = field(default_factory=dict)  # crc32c of each text
     recipe: dict[str, Any] = field(default_factory=dict)  # how templates made features of text, where they did
@@ -81,7 +88,9 @@ class Layout:
     def arrays(self) -> list[ArraySpec]:
         """The arrays, in the order in which they are read, written and summed up."""
         row: Axis = "token" if self.ragged else "example"
-        if self.sparse:
+        if self.structured:
+            features = []
+        elif self.sparse:
             features = [
                 ArraySpec("indptr", "int64", row, extra=1),
                 ArraySpec("indices", self.index_dtype, "value"),
@@ -89,7 +98,7 @@ class Layout:
             ]
         else:
             features = [ArraySpec("x", "float32", row, width=self.n_features)]
-        y = ArraySpec("y", "int32" if self.labels else "float64", row)
+        y = [] if self.structured else [ArraySpec("y", "int32" if self.labels else "float64", row)]
         tokens = [ArraySpec("tokens", "int64", "example", extra=1)] if self.ragged else []
         columns = [ArraySpec(name, "float64", "example") for name in self.columns]
         runs = [
@@ -97,7 +106,7 @@ class Layout:
             for name, dtype in self.runs.items()
             for spec in (ArraySpec(f"{name}_indptr", "int64", "example", extra=1), ArraySpec(name, dtype, name))
         ]
-        every = [*features, y, *tokens, *columns, *runs]
+        every = [*features, *y, *tokens, *columns, *runs]
         return [spec._replace(separator=self.separator) for spec in every]
 
     @property
@@ -115,10 +124,10 @@ class Layout:
         newer = {"ragged": self.ragged, "runs": self.runs, "texts": self.texts, "recipe": self.recipe}
         newer |= {"scale": self.scale} if self.scale != "none" else {}
         return {
-            "format": 3 if self.runs or self.texts else 2 if self.ragged else 1,
+            "format": 4 if self.structured else 3 if self.runs or self.texts else 2 if self.ragged else 1,
             "kind": self.kind,
             "n_features": self.n_features,
-            "features": "csr" if self.sparse else "dense",
+            "features": "none" if self.structured else "csr" if self.sparse else "dense",
             "index_dtype": self.index_dtype,
             "labels": list(self.labels),
             "columns": list(self.columns),
@@ -132,7 +141,8 @@ class Layout:
         return Layout(
             kind=attributes["kind"],
             n_features=attributes["n_features"],
-            sparse=attributes["features"] == "csr",
+            sparse=attributes["features"] != "dense",
+            structured=attributes["features"] == "none",
             index_dtype=attributes["index_dtype"],
             labels=tuple(attributes["labels"]),
             columns=tuple(attributes["columns"]),

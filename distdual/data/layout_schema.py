@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.data.layout import CHECKSUMS, FORMAT, LENGTHS, NORMS, ArraySpec, Layout
+from distdual.data.layout import CHECKSUMS, FORMAT, LENGTHS, NORMS, RUN_DTYPES, SHAPE, ArraySpec, Layout
+from distdual.data.shard import are_structures
 from distdual.errors import InputError
 from distdual.memory import check_room
 from distdual.schema import (
@@ -23,7 +24,6 @@ from distdual.schema import (
     whole,
 )
 
-RUN_DTYPES = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 NAME = text(r"[a-z]\w{0,40}", "a name of small letters")
 
 RECIPE = table(
@@ -36,7 +36,7 @@ LAYOUT_RULE = table(
         "complete": choice(True),
         "kind": text(r"[\w.:]+", "the name of a problem"),
         "n_features": whole(),
-        "features": choice("dense", "csr"),
+        "features": choice("dense", "csr", "none"),
         "index_dtype": choice("int32", "int64"),
         "labels": each(text(), distinct=True),
         "columns": each(choice("cost", "margin"), distinct=True),
@@ -67,11 +67,22 @@ def check_layout(where: str, layout: Layout) -> None:
     names = [spec.name for spec in layout.arrays]
     if len(set(names)) < len(names) or {LENGTHS, NORMS, CHECKSUMS} & set(names):
         raise refuse(f"{where}: runs", "names that no other array has", list(layout.runs))
+    if layout.structured:
+        check_structured(where, layout)
     if layout.index_dtype == "int32" and layout.n_features > 2**31:
         raise refuse(f"{where}: index_dtype", f"int64 for {layout.n_features} features", layout.index_dtype)
     for spec in layout.arrays:
         rows = layout.chunk[spec.axis] + spec.extra
         check_room(f"{where}: a chunk of {spec.name!r}", rows * max(spec.width, 1) * np.dtype(spec.dtype).itemsize)
+
+
+def check_structured(where: str, layout: Layout) -> None:
+    """Refuse structures without x, with features or labels of rows, and shapes of nothing."""
+    if not are_structures(layout.runs) or layout.ragged or layout.labels or layout.n_features:
+        raise refuse(f"{where}: runs", "structures: columns of x, and no features or labels", list(layout.runs))
+    for name, dtype in layout.runs.items():
+        if name.endswith(SHAPE) and (dtype != "int64" or name.removesuffix(SHAPE) not in layout.runs):
+            raise refuse(f"{where}: runs.{name}", "the shapes of another column, of type int64", dtype)
 
 
 def check_zarr_array(where: str, metadata: dict[str, Any], spec: ArraySpec, chunk: tuple[int, ...]) -> None:

@@ -1,6 +1,6 @@
 """Examples in memory: the `Block` that `prepare` writes and the `Shard` that training reads."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.kernels.rounding import row_norm_bound
-from distdual.kernels.rows import Features, Floats, Int32s, Ints
+from distdual.kernels.rows import CsrRows, Features, Floats, Int32s, Ints
+
+MEMO_BYTES = 64 << 20  # of a shard's memo
 
 
 class Runs(NamedTuple):
@@ -39,6 +41,10 @@ class Block(NamedTuple):
     def n_examples(self) -> int:
         return len(self.y) if self.tokens is None else len(self.tokens) - 1
 
+    @property
+    def structured(self) -> bool:
+        return are_structures(self.runs)
+
     def take(self, which: Any) -> "Block":
         """The examples selected by a slice, an index array or a mask."""
         cost = None if self.cost is None else self.cost[which]
@@ -46,6 +52,38 @@ class Block(NamedTuple):
         rows, tokens = (which, None) if self.tokens is None else take_tokens(self.tokens, which)
         runs = self.runs and {name: column.take(which) for name, column in self.runs.items()}
         return Block(self.x.take(rows), self.y[rows], cost, margin, tokens, runs)
+
+
+class Memo:
+    """What was computed once of examples that stay in memory, by example; shared by all pieces of a shard.
+
+    It does not travel: another process begins with an empty one.
+    """
+
+    def __init__(self, room: int = MEMO_BYTES) -> None:
+        self.room = room
+        self.known: dict[Any, Any] = {}
+
+    def get(self, key: Any) -> Any:
+        return self.known.get(key)
+
+    def add(self, key: Any, value: Any, size: int) -> None:
+        if size <= self.room:
+            self.room -= size
+            self.known[key] = value
+
+    def __reduce__(self) -> Any:
+        return Memo, ()
+
+
+def no_features(n: int) -> CsrRows:
+    """The features of n structures, which have arrays of their own instead."""
+    return CsrRows(np.zeros(n + 1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32))
+
+
+def are_structures(runs: Iterable[str] | None) -> bool:
+    """Whether columns of runs of these names hold structures, see data/structures.py."""
+    return any(name == "x" or name.startswith("x_") for name in runs or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +105,15 @@ class Shard:
     kept: bool = False  # whether it stays in this process, so that rows of constraints may refer to it
     norm: float | None = None  # an upper bound of the largest ||x_i||, where it is known
     mapped: bool = False  # whether x are mapped features instead of those of the data set
+    memo: Memo | None = None  # where the shard stays in this process
 
     @property
     def n_examples(self) -> int:
         return len(self.y) if self.tokens is None else len(self.tokens) - 1
+
+    @property
+    def structured(self) -> bool:
+        return are_structures(self.runs)
 
     def piece(self, begin: int, end: int) -> "Shard":
         """Examples begin … end − 1, without copying a feature."""
@@ -82,7 +125,7 @@ class Shard:
         cost = None if self.cost is None else self.cost[begin:end]
         margin = None if self.margin is None else self.margin[begin:end]
         runs = self.runs and {name: column.take(slice(begin, end)) for name, column in self.runs.items()}
-        columns = (cost, margin, tokens, runs, None, self.kept, self.norm, self.mapped)
+        columns = (cost, margin, tokens, runs, None, self.kept, self.norm, self.mapped, self.memo)
         return Shard(self.number, self.first + begin, x, self.y[rows], *columns)
 
     def norm_bound(self) -> float:

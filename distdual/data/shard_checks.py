@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.data.layout import Layout
+from distdual.data.layout import SHAPE, Layout
 from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
@@ -18,11 +18,20 @@ from distdual.schema import array, below, rising
 
 Arrays = dict[str, NDArray[Any]]
 
+MOST_EMPTY = 1 << 40  # a dimension of an array without values
 EXPONENT = np.int32(0x7F800000)  # of a float32: all ones in infinities and NaNs
 
 
 def check_shard_arrays(where: str, layout: Layout, arrays: Arrays) -> None:
     """Refuse arrays of the right types and lengths whose numbers point outside, or are not finite."""
+    for name in layout.columns:
+        array(f"{where}, array {name!r}", arrays[name], np.float64, (None,), low=0 if name == "cost" else None)
+    for name in layout.runs:
+        rising(f"{where}, array '{name}_indptr'", arrays[f"{name}_indptr"], len(arrays[name]))
+    if layout.structured:
+        for name in [name for name in layout.runs if name.endswith(SHAPE)]:
+            check_shapes(f"{where}, array {name!r}", arrays, name)
+        return
     y = arrays["y"]
     if layout.labels:
         below(f"{where}, array 'y'", y, len(layout.labels))
@@ -36,10 +45,22 @@ def check_shard_arrays(where: str, layout: Layout, arrays: Arrays) -> None:
     features = "values" if layout.sparse else "x"
     if not bits_are_finite(arrays[features].reshape(-1).view(np.int32)):
         raise InputError(f"{where}, array {features!r}: {place_of_bad(arrays, features)} is NaN or infinite")
-    for name in layout.columns:
-        array(f"{where}, array {name!r}", arrays[name], np.float64, (None,), low=0 if name == "cost" else None)
-    for name in layout.runs:
-        rising(f"{where}, array '{name}_indptr'", arrays[f"{name}_indptr"], len(arrays[name]))
+
+
+def check_shapes(where: str, arrays: Arrays, name: str) -> None:
+    """Refuse shapes that are not those of the arrays they belong to."""
+    lengths, ranks = np.diff(arrays[f"{name.removesuffix(SHAPE)}_indptr"]), np.diff(arrays[f"{name}_indptr"])
+    rank = int(ranks.max(initial=0))
+    if (ranks != rank).any():
+        raise InputError(f"{where}: arrays of different numbers of dimensions")
+    shapes = arrays[name].reshape(len(lengths), rank)
+    most = int(lengths.max(initial=0))
+    if (shapes < 0).any() or (shapes.max(initial=0) > max(most, MOST_EMPTY)):
+        raise InputError(f"{where}: a dimension is {shapes.min()} or {shapes.max()}, arrays have up to {most} values")
+    wrong = shapes.astype(np.float64).prod(axis=1) != lengths
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise InputError(f"{where}: example {at} has {lengths[at]} values, which {shapes[at].tolist()} does not hold")
 
 
 def check_norm(where: str, shard: Shard) -> None:

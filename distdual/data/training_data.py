@@ -27,6 +27,10 @@ class TrainingData(Protocol):
         """True if an example has several rows of features."""
 
     @property
+    def structured(self) -> bool:
+        """True if an example has arrays of its own instead of features."""
+
+    @property
     def n_shards(self) -> int: ...
 
     @property

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.data.data_spec import DataSpec
+from distdual.data.data_spec import DataSpec, form_name
 from distdual.data.layout import Layout
 from distdual.data.shard import Block
 from distdual.errors import InputError
@@ -53,8 +53,10 @@ def normal_block(block: Block, where: str) -> Block:
 
 def check_examples(block: Block, kind: str, spec: DataSpec, where: str) -> None:
     """Refuse examples of another form than the problem declares."""
-    if (block.tokens is not None) != spec.ragged:
-        found, needed = ("single rows", "sequences") if spec.ragged else ("sequences", "single rows")
+    ragged = block.tokens is not None
+    if not spec.takes(ragged=ragged, structured=block.structured):
+        found = form_name(ragged=ragged, structured=block.structured)
+        needed = form_name(ragged=spec.ragged, structured=spec.examples == "structures")
         raise InputError(f"{where}: the source holds {found}, but a {kind} problem needs {needed}")
     if block.tokens is not None and block.margin is not None:
         raise InputError(f"{where}: a margin for each sequence has no meaning in a {kind} problem; leave it out")

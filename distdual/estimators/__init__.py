@@ -17,11 +17,13 @@ structured_base: prediction and scores by the problem itself, for the next three
 ranking: SVMRank.
 chain: ChainSVM.
 structural: StructuralSVM.
+graph: GraphSVM.
 """
 
 from distdual.estimators.chain import ChainSVM
 from distdual.estimators.classifier import SVC
 from distdual.estimators.drop_in import LinearSVC, LinearSVR
+from distdual.estimators.graph import GraphSVM
 from distdual.estimators.latent import LatentSVM
 from distdual.estimators.ordinal import OrdinalSVC
 from distdual.estimators.ranking import SVMRank
@@ -32,6 +34,7 @@ __all__ = [
     "SVC",
     "SVR",
     "ChainSVM",
+    "GraphSVM",
     "LatentSVM",
     "LinearSVC",
     "LinearSVR",

@@ -5,6 +5,7 @@ import math
 import re
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -17,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from distdual.cluster.collection import CollectionDataset
 from distdual.cluster.open_executor import open_executor
-from distdual.config import ClusterConfig, SolverConfig, convert, parse
+from distdual.config import ClusterConfig, SolverConfig, convert, index_range, parse
 from distdual.coordinator.outcome import Outcome
 from distdual.coordinator.result_model import dual_of, single_dual, summarise
 from distdual.coordinator.run_inputs import check_unused_columns
@@ -38,6 +39,7 @@ from distdual.model.predict import check_width, label_array
 from distdual.problems.base import Problem
 from distdual.problems.mapped import certified_kernel
 from distdual.report.notebook import progress
+from distdual.solver.regularizer import Prior
 
 
 class LastFit(NamedTuple):
@@ -157,7 +159,7 @@ class DualEstimator(BaseEstimator, ABC):
             progress(self.verbose, config.gap) as watch,
             open_executor(ClusterConfig(), data, problem, self.client) as executor,
         ):
-            trainer = Trainer(problem, data, executor, config, watch)
+            trainer = Trainer(problem, data, executor, config, watch, self._prior(problem))
             if start is not None:
                 carry_over(trainer.solver, trainer.partition, start.dual, start.C, data, executor)
             outcome = trainer.run()
@@ -169,6 +171,10 @@ class DualEstimator(BaseEstimator, ABC):
         self._dual = single_dual(outcome) if isinstance(data, Dataset) else dual_of(outcome, "summary", None)
         self._data = data_info(data)
         self._set_weights(outcome.w, problem)
+
+    def _prior(self, problem: Problem) -> Prior:
+        """What is known about the weights."""
+        return signed_prior(problem)
 
     # --- implemented by subclasses
 
@@ -304,6 +310,13 @@ class DualEstimator(BaseEstimator, ABC):
         made: Self = BaseEstimator.__sklearn_clone__(copy.copy(self))
         made.client = self.client
         return made
+
+
+def signed_prior(problem: Problem, nonnegative: Sequence[int | str] = ()) -> Prior:
+    """The plain prior, with the signs that the problem needs and others asked for."""
+    ranges = [np.arange(found.start, found.stop) for found in map(index_range, nonnegative)]
+    signed = np.unique(np.concatenate([*ranges, problem.nonnegative_weights()])).astype(np.int64)
+    return Prior(problem.n_weights, nonnegative=signed if len(signed) else None)
 
 
 def start_after(outcome: Outcome, C: float, problem: Problem, data: Data) -> LastFit:

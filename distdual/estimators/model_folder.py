@@ -15,11 +15,11 @@ from distdual.model.io import FROM_ARRAYS, DataInfo, Model
 from distdual.model.predict import label_array
 from distdual.problems.chain.problem import Chain
 from distdual.problems.expanded import Expanded
+from distdual.problems.graph.problem import PairwiseGraph
 from distdual.problems.mapped import Mapped, unmapped
 from distdual.problems.ordinal import Ordinal
 from distdual.problems.ranking.problem import Ranking
 from distdual.problems.regression import Regression
-from distdual.solver.regularizer import Prior
 
 KERNEL_NAMES = {"poly": "polynomial"}  # scikit-learn's names of kernels, where ours differ
 
@@ -65,6 +65,9 @@ def parameters_of(model: Model) -> dict[str, Any]:
     if isinstance(problem, Ordinal):
         found |= {"loss": problem.loss, "intercept_scaling": problem.bias, "order": list(problem.order) or None}
         return {**found, "class_weight": dict(problem.class_cost) or None}
+    if isinstance(problem, PairwiseGraph):
+        costs = {int(label): cost for label, cost in problem.label_cost.items()}
+        return {**found, "pairwise": problem.pairwise, "attractive": problem.attractive, "label_cost": costs or None}
     found |= {"fit_intercept": problem.bias != 0, "intercept_scaling": abs(problem.bias) or 1.0}
     if isinstance(problem, Regression):
         return {**found, "epsilon": problem.epsilon}
@@ -117,7 +120,7 @@ def save_model(estimator: Any, url: Any, *, overwrite: bool) -> None:
         estimator._w,
         estimator._problem,
         float(estimator.C),
-        Prior(len(estimator._w)),
+        estimator._prior(estimator._problem),
         estimator._dual,
         estimator._data,
         {**estimator.certificate_, "model": str(url)},

@@ -15,9 +15,10 @@ from distdual.model.predict import Part, add_up, judge_of, predict_shard
 class StructuredEstimator(DualEstimator):
     """Base class of estimators that predict with their problem, as `distdual predict` does."""
 
-    def _predict_shards(self, data: Data) -> list[Part]:
-        """Predicted codes of every shard, with sums for the score if the labels are known."""
-        judge = judge_of(self._problem, tuple(self._problem.describe()["classes"]), data.classes)
+    def _predict_shards(self, data: Data, *, scored: bool = True) -> list[Part]:
+        """Predicted codes of every shard, with sums for the score if that is wanted and the labels are known."""
+        names = tuple(self._problem.describe()["classes"])
+        judge = judge_of(self._problem, names, data.classes) if scored else None
         with open_executor(ClusterConfig(), data, self._problem, self.client) as executor:
             executor.publish(0, self._w)
             return list(executor.map_shards(predict_shard, range(data.n_shards), [(judge, False)] * data.n_shards))

@@ -85,7 +85,7 @@ class Predictor:
 
     def of_dataset(self, dataset: Dataset, cluster: ClusterConfig, client: Any) -> Iterator[Part]:
         check_features(self.model, dataset)
-        judge = judge_of(self.problem, self.names, dataset.classes)
+        judge = judge_of(self.problem, self.names, dataset.classes) if is_labelled(dataset) else None
         shards = range(dataset.n_shards)
         with open_executor(cluster, dataset, self.problem, client) as executor:
             executor.publish(0, self.model.w)
@@ -224,6 +224,11 @@ def prediction_columns(
             columns[f"class {k + 1}"] = predictor.classes[best[:, k]]
             columns[f"score of class {k + 1}"] = np.take_along_axis(every, best[:, k : k + 1], axis=1)[:, 0]
     return columns
+
+
+def is_labelled(dataset: Dataset) -> bool:
+    """Whether examples have labels, which structures need not have."""
+    return not dataset.structured or any(name == "y" or name.startswith("y_") for name in dataset.layout.runs)
 
 
 def judge_of(problem: Problem, classes: tuple[str, ...], labels: tuple[str, ...]) -> Judge | None:

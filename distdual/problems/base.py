@@ -95,6 +95,8 @@ class Offenders(NamedTuple):
     slack: Floats  # (n,) ξ_i(w); 0 where no constraint is violated
     keys: Keys  # which one it is
     magnitude: Magnitude | None = None  # where the oracle has looked at it anyway
+    bound: Floats | None = None  # (n,) what no constraint's violation exceeds, where the oracle may miss the worst
+    built: Any = None  # the rows, where the oracle has built them anyway; for `constraints_of`
 
 
 class Problem(ABC):
@@ -129,6 +131,9 @@ class Problem(ABC):
 
     reads_often: ClassVar[bool] = False
     """True if the oracle computes several inner products with the same features, such as one a class."""
+
+    holds_gil: ClassVar[bool] = False
+    """True if `offenders` is Python code, which a second thread does not make faster, but a second process does."""
 
     many_constraints: ClassVar[bool] = True
     """False if an example has but one constraint or two: a second oracle call soon after the first adds little."""
@@ -170,6 +175,10 @@ class Problem(ABC):
     def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
         """The constraints named by (example of the shard, key), built from the data alone."""
 
+    def constraints_of(self, shard: Shard, chosen: Ints, found: Offenders) -> Constraints:
+        """The constraints that `offenders` has found for these examples of the shard."""
+        return self.constraints(shard, chosen, found.keys.take(chosen))
+
     def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:  # noqa: B027 - a user's may accept all
         """Raise an InputError for a key that names no constraint, as what is stored may be forged.
 
@@ -192,6 +201,10 @@ class Problem(ABC):
     def decision(self, w: Floats, shard: Shard) -> Floats | None:  # noqa: ARG002
         """(n,) or (n, K) decision values of each example, for problems that have them."""
         return None
+
+    def nonnegative_weights(self) -> Ints:
+        """The weights that must not be negative for `offenders` to be exact, beside those of prior.nonnegative."""
+        return np.empty(0, dtype=np.int64)
 
     def part(self, first: int, end: int) -> "Problem":  # noqa: ARG002
         """The part of the problem that scans of examples first … end − 1 need; it is sent to their worker."""

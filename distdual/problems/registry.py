@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from distdual.config import check_choice, convert, nearest
+from distdual.data.data_spec import DataSpec
+from distdual.data.layout import STRUCTURES
 from distdual.errors import InputError
 from distdual.field_docs import Field, fields_of
 from distdual.problems.base import Problem
 from distdual.problems.binary import Binary
 from distdual.problems.chain.problem import Chain
+from distdual.problems.graph.problem import PairwiseGraph
 from distdual.problems.latent.bags import Latent
 from distdual.problems.latent.chain import LatentChain
 from distdual.problems.latent.multiclass import LatentMulticlass
@@ -24,10 +27,24 @@ from distdual.problems.parsing.problem import Cfg
 from distdual.problems.ranking.problem import Ranking
 from distdual.problems.regression import Regression
 
-BUILT_IN = (Binary, Multiclass, Regression, Ordinal, Ranking, Chain, Cfg, Latent, LatentMulticlass, LatentChain)
+BUILT_IN = (
+    Binary,
+    Multiclass,
+    Regression,
+    Ordinal,
+    Ranking,
+    Chain,
+    Cfg,
+    Latent,
+    LatentMulticlass,
+    LatentChain,
+    PairwiseGraph,
+)
 KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in BUILT_IN}
 
 OWN_NAME = re.compile(r"([^\W\d]\w*)(\.[^\W\d]\w*)*:([^\W\d]\w*)(\.[^\W\d]\w*)*")
+
+STRUCTURED = DataSpec(examples="structures", labels="targets")
 
 FROM_DATA = ("n_features", "classes")
 
@@ -44,6 +61,16 @@ def class_of(kind: str) -> type[Any]:
         return own_class(kind)
     check_choice("problem.kind", kind, [*KINDS, "package.module:Class"])
     return KINDS[kind]
+
+
+def spec_of(kind: str) -> DataSpec:
+    """What data sets of this kind are made of: those of a problem, or structures for any problem of a user's own."""
+    if kind == STRUCTURES:
+        return STRUCTURED
+    if not is_own(kind):
+        check_choice("problem", kind, [*KINDS, STRUCTURES, "package.module:Class"])
+    spec: DataSpec = class_of(kind).data_spec
+    return spec
 
 
 def trusted_class(kind: str, named: KindOrClass | None) -> type[Any]:

@@ -7,7 +7,7 @@ import numpy as np
 from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.rounding import MARGIN, gamma, norm_bound
-from distdual.kernels.rows import Floats
+from distdual.kernels.rows import Floats, product
 from distdual.problems.base import Magnitude, Offenders, Problem
 
 
@@ -41,18 +41,33 @@ def slack_error(size: Magnitude, norm: float) -> float:
 
 def checked(problem: Problem, shard: Shard, found: Offenders, w: Floats) -> Offenders:
     """Refuse slacks below 0, which only an oracle that is not exact returns; clip those that rounding explains."""
-    lowest = int(np.argmin(found.slack)) if len(found.slack) else -1
-    if lowest < 0 or not found.slack[lowest] < 0:
+    most = found.slack if found.bound is None else found.bound
+    lowest = int(np.argmin(most)) if len(most) else -1
+    if lowest < 0 or not (found.slack < 0).any():
         return found
     size = problem.magnitude(shard, found)
     allowed = gamma(size.terms) * (size.row * norm_bound(w) + size.margin + size.stacked)
-    if problem.exact and not found.slack[lowest] >= -allowed:
-        raise InputError(below_zero(problem.kind, shard.first + lowest, float(found.slack[lowest])))
-    return found._replace(slack=np.maximum(0.0, found.slack))
+    if problem.exact and not most[lowest] >= -allowed:
+        bound = found.bound is not None
+        raise InputError(below_zero(problem.kind, shard.first + lowest, float(most[lowest]), bound=bound))
+    upper = None if found.bound is None else np.maximum(0.0, found.bound)
+    return found._replace(slack=np.maximum(0.0, found.slack), bound=upper)
 
 
-def below_zero(kind: str, example: int, slack: float) -> str:
+def upper_loss(costs: Floats, found: Offenders) -> tuple[float, float]:
+    """Σ cost_i ξ_i or what bounds it from above, and the part of it that the oracle leaves open."""
+    if found.bound is None:
+        return product(costs, found.slack), 0.0
+    return product(costs, found.bound), product(costs, found.bound - found.slack)
+
+
+def below_zero(kind: str, example: int, slack: float, *, bound: bool = False) -> str:
     """The message about an example for which the oracle returned less than the right output has."""
+    if bound:
+        return (
+            f"{kind}: example {example}: the oracle's bound is {slack:.6g}, below the slack 0 of the right output, so "
+            "it is not an upper bound; correct it"
+        )
     return (
         f"{kind}: example {example}: the oracle returned an output with slack {slack:.6g}, below the slack 0 of the "
         "right output, so it is not the argmax; correct it, or set exact = False"

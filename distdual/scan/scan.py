@@ -18,7 +18,7 @@ from distdual.problems.latent.base import Completed
 from distdual.problems.user.problem import UserProblem
 from distdual.scan.cv_folds import Fold
 from distdual.scan.group_members_file import Notes
-from distdual.scan.loss_error import LossError, checked, loss_error
+from distdual.scan.loss_error import LossError, checked, loss_error, upper_loss
 from distdual.scan.recent_offenders import recent_offenders
 from distdual.scan.shard_reader import Loaded, Openable, made_lean, streamed
 from distdual.scan.slack import EXAMPLE, Slack
@@ -66,7 +66,7 @@ class ShardReport(NamedTuple):
     version: int
     exact: bool
     n_examples: int  # on which inference ran
-    loss: float  # Σ_i cost_i ξ_i(w) over the examples scanned
+    loss: float  # Σ_i cost_i ξ_i(w) over the examples scanned, or an upper bound of it
     offenders: Constraints  # violated and not known
     new_loss: float  # the part of `loss` that these account for
     bytes_read: int
@@ -77,6 +77,7 @@ class ShardReport(NamedTuple):
     worker: str = ""  # its name; "" for this process
     error: LossError = LossError()  # how far rounding can have put `loss` off
     magnitude: Magnitude = Magnitude()  # of the examples scanned
+    relaxed: float = 0.0  # the part of `loss` that inference leaves open: Σ cost_i (bound_i − ξ_i of its output)
 
 
 def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> ShardReport:
@@ -93,10 +94,11 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
         problem.check_offenders(shard, found)
     if scan.fold is not None:
         left_out = scan.fold.holds(np.arange(shard.first, shard.first + shard.n_examples))
-        found = found._replace(slack=np.where(left_out, 0.0, found.slack))
+        bound = None if found.bound is None else np.where(left_out, 0.0, found.bound)
+        found = found._replace(slack=np.where(left_out, 0.0, found.slack), bound=bound)
     costs = problem.costs(shard)
     found = checked(problem, shard, found, w)
-    loss = product(costs, found.slack)
+    loss, relaxed = upper_loss(costs, found)
     if not np.isfinite(loss):
         row = int(np.argmax(~np.isfinite(found.slack)))
         raise InputError(
@@ -120,6 +122,7 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
         loaded.gets,
         error=loss_error(size, costs, loss),
         magnitude=size,
+        relaxed=relaxed,
     )
 
 
@@ -129,7 +132,7 @@ def offending(problem: Problem, shard: Shard, found: Offenders, scan: Scan) -> t
         violated = np.flatnonzero(found.slack > 0)
         keys = found.keys.take(violated)
         new = np.flatnonzero(are_new(identities(shard.first + violated, keys), scan.known))
-        return problem.constraints(shard, violated[new], keys.take(new)), violated[new]
+        return problem.constraints_of(shard, violated[new], found), violated[new]
     violated = np.flatnonzero((found.slack > 0) & (problem.costs(shard) > 0))
     members = group_members(violated, found.keys.take(violated), scan.slack)
     group, keys = fingerprints(shard.first, members, scan.slack)

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from distdual.data.shard import Read, Shard
+from distdual.data.shard import Memo, Read, Shard
 from distdual.kernels.row_copies import SPARSE, are_mostly_zeros, without_zeros
 from distdual.kernels.rows import DenseRows
 
@@ -109,7 +109,7 @@ current_prefetch: ContextVar[Prefetch] = ContextVar("prefetch", default=_of_proc
 def load_shard(source: Openable, number: int, ready: Callable[[Loaded], Loaded] = lambda loaded: loaded) -> Loaded:
     """Read a shard that stays in memory, and make it `ready` once."""
     with reading(source, number, check=True) as (loaded, prefetch), prefetch.computing:
-        return ready(loaded)
+        return ready(loaded._replace(shard=replace(loaded.shard, memo=Memo())))
 
 
 def made_lean(loaded: Loaded) -> Loaded:

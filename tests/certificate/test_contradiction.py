@@ -87,8 +87,8 @@ def test_an_oracle_that_keeps_its_word_is_certified(data, tmp_path):
     ("cls", "sentence"),
     [
         (Worst, r"example \d+: the oracle returned an output with slack -\S+, below the slack 0 of the right output"),
-        (Paying, r"example \d+: loss is -1 for the output"),
-        (Harsh, r"example \d+: loss\(y, y\) is 1 for the right output; it must be 0"),
+        (Paying, r"example \d+ \(shard \d+\): loss is -1 for the output"),
+        (Harsh, r"example \d+ \(shard \d+\): loss\(y, y\) is 1 for the right output; it must be 0"),
     ],
 )
 def test_what_no_oracle_returns_stops_the_run_and_names_the_example(cls, sentence, data, tmp_path):

@@ -11,6 +11,6 @@ writer      the writer of a data set
 appender    the writer that appends shards to a data set
 """
 
-from distdual.data.prepare.api import Options, Summary, prepare, prepare_arrays
+from distdual.data.prepare.api import Options, Summary, prepare, prepare_arrays, prepare_structures
 
-__all__ = ["Options", "Summary", "prepare", "prepare_arrays"]
+__all__ = ["Options", "Summary", "prepare", "prepare_arrays", "prepare_structures"]

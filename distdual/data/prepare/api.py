@@ -1,13 +1,13 @@
 """The functions that write a data set: from files, arrays or data frames."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from distdual.config import check_choice
 from distdual.data.data_spec import DataSpec
+from distdual.data.layout import STRUCTURES
 from distdual.data.prepare.open_sources import FORMATS, OWN_FORMATS, TABLE_FORMATS, Files, file_sources
 from distdual.data.prepare.pipeline import Summary, write
 from distdual.data.prepare_options import Options
@@ -19,13 +19,24 @@ from distdual.data.sources.conll import text_from, text_like
 from distdual.data.sources.npy import ArrayNames
 from distdual.data.sources.sequences import blocks_from_ragged, lengths_of, ragged
 from distdual.data.sources.source_files import expanded
+from distdual.data.sources.structures import python_source, structure_source
 from distdual.data.sources.table_blocks import check_grouped, known_tables, new_tables
 from distdual.data.sources.tables import READERS, Table, frame_table
 from distdual.data.storage.location import Location, Place, as_location
 from distdual.errors import InputError
-from distdual.problems.registry import KINDS, class_of, is_own
+from distdual.problems.registry import KINDS, spec_of
 
-__all__ = ["FORMATS", "KINDS", "Options", "Summary", "TableOptions", "prepare", "prepare_arrays", "prepare_frame"]
+__all__ = [
+    "FORMATS",
+    "KINDS",
+    "Options",
+    "Summary",
+    "TableOptions",
+    "prepare",
+    "prepare_arrays",
+    "prepare_frame",
+    "prepare_structures",
+]
 
 
 def prepare(
@@ -81,7 +92,10 @@ def prepare(
     if known is not None and own_format:
         own[own_format.inherited] = place if chosen.append else as_location(like or "", storage_options)
     told = Files(files, label_files, format, ArrayNames(x, y))
-    if format == "conll" or templates is not None or vocabulary is not None or (known and known.preprocessing.recipe):
+    if spec.examples == "structures":
+        check_structures(chosen, kind, label_files, known, [x, y, templates, vocabulary, *table.values()])
+        opened = Opened([structure_source(file, format) for file in files], Attached())
+    elif format == "conll" or templates is not None or vocabulary is not None or (known and known.preprocessing.recipe):
         check_conll(format, kind, spec, label_files)
         if known is not None:
             opened = text_like(files, known, templates, vocabulary)
@@ -175,6 +189,35 @@ def prepare_arrays(
     return written(Opened([source], Attached()), place, chosen, known)
 
 
+def prepare_structures(
+    examples: Iterable[Any],
+    dest: Place,
+    kind: str = STRUCTURES,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> tuple[Summary, ...]:
+    """Write examples of any shape: tuples (x, y), (x, y, cost), or (x,) where there are no labels.
+
+    x and y are each an array of numbers of any shape, or a mapping of names to such arrays; all examples have the same
+    names, types and numbers of dimensions. `examples` may be a generator, read once. See `prepare` for `options`.
+    """
+    chosen, place = Options(kind=kind, **options), as_location(dest, storage_options)
+    if spec_of(kind).examples != "structures":
+        raise InputError(f"prepare_structures writes data of the kind {STRUCTURES!r}, not {kind!r}")
+    check_structures(chosen, kind)
+    return written(Opened([python_source(examples)], Attached()), place, chosen, None)
+
+
+def check_structures(
+    options: Options, kind: str, labels: Sequence[Any] = (), known: Like | None = None, others: Sequence[Any] = ()
+) -> None:
+    """Refuse options that have a meaning for features only."""
+    told = options.scale != "none" or options.n_features is not None
+    if told or labels or (known is not None and not options.append) or any(other is not None for other in others):
+        raise InputError(f"{kind} data have arrays of their own: leave options about features and labels out")
+
+
 def open_tables(tables: Sequence[Table], told: dict[str, Any], options: Options, known: Like | None) -> Opened:
     """Examples of tables, whose columns become features as in `known`, or as a first pass finds out."""
     spec = data_spec(options.kind)
@@ -199,7 +242,9 @@ def written(opened: Opened, place: Location, options: Options, known: Like | Non
     if options.scale not in ("none", known.preprocessing.scale):
         raise InputError(f"{known.name} decides the scale, {known.preprocessing.scale}; leave {options.scale} out")
     attached = replace(opened.attached, labels=opened.attached.labels or known.labels)
-    options = replace(options, scale=known.preprocessing.scale, n_features=options.n_features or known.n_features)
+    options = replace(
+        options, scale=known.preprocessing.scale, n_features=options.n_features or known.n_features or None
+    )
     return write(opened._replace(attached=attached), place, options, known.preprocessing)
 
 
@@ -231,10 +276,7 @@ def check_no_columns(known: Like | None, table: Mapping[str, Any], sources: Sequ
 
 def data_spec(kind: str) -> DataSpec:
     """The declaration of the problem class."""
-    if not is_own(kind):
-        check_choice("problem", kind, [*KINDS, "package.module:Class"])
-    spec: DataSpec = class_of(kind).data_spec
-    return spec
+    return spec_of(kind)
 
 
 def own_options(

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distdual.config import RETRY_SECONDS
+from distdual.data.data_spec import form_name
 from distdual.data.dataset import open_dataset
 from distdual.data.layout import SCALE
 from distdual.data.prepare.appender import Appender
@@ -124,7 +125,8 @@ def traits_of(block: Block) -> tuple[str, ...]:
         "labels that are text" if block.y.dtype.kind == "U" else "labels that are numbers",
         "no costs" if block.cost is None else "costs",
         "no margins" if block.margin is None else "margins",
-        "single rows" if block.tokens is None else "sequences",
+        form_name(ragged=block.tokens is not None, structured=block.structured),
+        f"the arrays {', '.join(block.runs or ())}",
     )
 
 
@@ -134,6 +136,7 @@ class Width:
     def __init__(self, wanted: int | None) -> None:
         self.wanted = wanted
         self.found = 0
+        self.structured = False  # there are no features
 
     def declare(self, width: int | None, name: str) -> None:
         if width is not None and self.wanted is not None and width > self.wanted:
@@ -142,6 +145,7 @@ class Width:
 
     def add(self, block: Block, name: str) -> None:
         width = block.x.width
+        self.structured = block.structured
         if width is None:
             self.declare(block.x.n_columns, name)
             return
@@ -150,7 +154,7 @@ class Width:
         self.found = width
 
     def final(self, name: str) -> int:
-        if not self.found and self.wanted is None:
+        if not self.found and self.wanted is None and not self.structured:
             raise InputError(f"{name}: no example has any feature; give n_features")
         return self.wanted or self.found
 

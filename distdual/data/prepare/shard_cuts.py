@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from distdual.data.layout import Axis
-from distdual.data.shard import Runs
+from distdual.data.shard import Runs, are_structures
 from distdual.kernels.rows import DenseRows, Features, Ints
 
 SHARD_BYTES = 16 << 20
@@ -20,8 +20,13 @@ def chunk_lengths(
     last: bool,
 ) -> dict[Axis, int]:
     """The longest axes a shard may have, from the first examples; exact if these are all there are."""
-    chunk = row_chunk(x, shard_bytes, last=last)
     n_examples = x.n_rows
+    if are_structures(runs):
+        n_bytes = sum(column.values.nbytes + column.indptr.nbytes for column in (runs or {}).values())
+        fit = max(1, shard_bytes * n_examples // max(1, n_bytes))
+        chunk = {"example": min(fit, n_examples) if last else fit, "value": 1}
+    else:
+        chunk = row_chunk(x, shard_bytes, last=last)
     if tokens is not None:
         n, n_examples = chunk["example"], len(tokens) - 1
         fit = n_examples if last and n >= tokens[-1] else max(1, int(1.25 * n * n_examples / tokens[-1]))

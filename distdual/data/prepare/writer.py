@@ -36,7 +36,7 @@ from distdual.data.layout import (
 from distdual.data.prepare.destination import found_at
 from distdual.data.prepare.shard_cuts import SHARD_BYTES, chunk_lengths, index_dtype, shard_ends
 from distdual.data.prepare.zarr_arrays import WRITE_ZEROS, description, json_of, resized
-from distdual.data.shard import Block, join_blocks
+from distdual.data.shard import Block, join_blocks, run_arrays
 from distdual.data.shard_arrays import axis_length, checksum_of, shard_arrays
 from distdual.data.sources.base import Attached
 from distdual.data.storage.claim import Claim
@@ -56,7 +56,7 @@ from distdual.data.zarr_description import text_array
 from distdual.data.zarr_store import zarr_store
 from distdual.errors import InputError, Superseded
 from distdual.kernels.rows import CsrRows, Features
-from distdual.problems.registry import class_of
+from distdual.problems.registry import spec_of
 
 MANY = 1 << 30  # shards an array has room for until the real number is known; Zarr's metadata does not grow with it
 
@@ -91,7 +91,7 @@ class DatasetWriter:
         self.replaces = False  # whether a data set is there
         self.arrays: dict[str, zarr.Array[Any]] = {}
         self.kind = kind
-        self.spec: DataSpec = class_of(kind).data_spec
+        self.spec: DataSpec = spec_of(kind)
         self.shard_bytes = shard_bytes
         self.n_features = n_features
         self.compress = compress
@@ -154,7 +154,7 @@ class DatasetWriter:
             check_bags(block, str(self.location), first)
         self._check_form(block)
         self.pending.append(block)
-        self.pending_bytes += sum(part.nbytes for part in block.x)
+        self.pending_bytes += pending_bytes(block)
         if self.pending_bytes >= self.shard_bytes:
             self._write_full_shards(last=False)
 
@@ -238,7 +238,7 @@ class DatasetWriter:
             begin = end
         rest = block.take(slice(begin, None))
         self.pending = [rest] if rest.n_examples else []
-        self.pending_bytes = sum(part.nbytes for part in rest.x) if rest.n_examples else 0
+        self.pending_bytes = pending_bytes(rest) if rest.n_examples else 0
 
     def _start(self, block: Block, *, last: bool) -> None:
         """Fix the chunk lengths, now that the first examples are known, and create the arrays."""
@@ -256,6 +256,7 @@ class DatasetWriter:
             chunk=chunk_lengths(block.x, self.shard_bytes, block.tokens, block.runs, last=last),
             compress=sparse if self.compress is None else self.compress,
             ragged=block.tokens is not None,
+            structured=block.structured,
             recipe=dict(self.attached.recipe),
             scale=self.attached.scale,
             runs={name: column.values.dtype.name for name, column in (block.runs or {}).items()},
@@ -390,6 +391,12 @@ class DatasetWriter:
         )
         self.location.patiently(name, lambda: array.__setitem__(slice(None), table))
         return array
+
+
+def pending_bytes(block: Block) -> int:
+    """Bytes that count for the size of a shard."""
+    parts = run_arrays(block.runs).values() if block.structured else block.x
+    return sum(part.nbytes for part in parts)
 
 
 def write_dataset(location: Location, kind: str, blocks: Iterable[Block], **options: Any) -> None:

@@ -3,6 +3,7 @@
 base            sources of examples, and the attachments that a data set keeps of them
 open_file       source files, local or remote, opened and decompressed
 svmlight        blocks of sparse examples from svmlight (libsvm) text
+structures      blocks of structures from Python, .npz files and JSON lines
 sequences       blocks of whole sequences from runs of tokens
 svmhmm          blocks of sequences from SVM^hmm text
 npy             blocks of examples from .npz and .npy files, which are never loaded whole

@@ -133,6 +133,10 @@ class Completed(Problem):
         return self.problem.oracle_work
 
     @property
+    def holds_gil(self) -> bool:  # type: ignore[override]
+        return self.problem.holds_gil
+
+    @property
     def reads_often(self) -> bool:  # type: ignore[override]
         return self.problem.reads_often
 
@@ -151,6 +155,12 @@ class Completed(Problem):
 
     def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
         return self.problem.constraints(shard, chosen, keys)
+
+    def nonnegative_weights(self) -> Ints:
+        return self.problem.nonnegative_weights()
+
+    def constraints_of(self, shard: Shard, chosen: Ints, found: Offenders) -> Constraints:
+        return self.problem.constraints_of(shard, chosen, found)
 
     def check_latent(self, shard: Shard) -> None:
         self.problem.check_latent(self._with_values(shard))

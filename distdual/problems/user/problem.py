@@ -5,30 +5,24 @@
 Rows are rounded to float32, and the slack is that of the rounded row of the y that `argmax` found.
 """
 
-import contextlib
+import inspect
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard
 from distdual.errors import InputError
-from distdual.kernels.rounding import MARGIN
-from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Ints, Singles, product
-from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
-from distdual.problems.user.time_limit import OvertimeError, time_limit
-
-Vector = NDArray[Any] | tuple[Any, Any]
-"""A vector in full, or its (indices, values)."""
-
-
-class SparseVector(NamedTuple):
-    indices: Ints
-    values: NDArray[Any]
-    off: float = 0.0  # the norm of what rounding to float32 changed
+from distdual.kernels.rows import Floats, Ints
+from distdual.problems.base import Constraints, Keys, Offenders, Problem
+from distdual.problems.user.cases import At, Inputs, naming_example
+from distdual.problems.user.oracle import Built, Case, Key, build, find_offenders, key_of
+from distdual.problems.user.rows import Vector, dot_vector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,19 +31,43 @@ class UserProblem(Problem):
 
     Keys of [problem] are the dataclass fields that the subclass adds (decorate it as this class is). For speed override
     `offenders` and `constraints` by kernels over a whole shard; `distdual check-problem` compares them with these.
+
+    Of rows of features, x is a row and y_true the number of a class or a target. Of structures, x and y are the arrays,
+    or dicts of arrays, that the data set was made of; they are read-only.
     """
 
+    data_spec: ClassVar[DataSpec] = DataSpec(also_structures=True)
+
     sparse_x: ClassVar[bool] = False
-    """True: x is handed over as (indices, values); False: as a float32 vector, however it is stored."""
+    """True: a row is handed over as (indices, values); False: as a float32 vector, however it is stored."""
+
+    bounded: ClassVar[bool] = False
+    """True: `argmax` returns (y, bound), where no output has a value above `bound`; y need not be the best one.
+
+    Then `lower` rests on y and `upper` on the bound: inference by a relaxation, or by a search that is cut short, gives
+    a proven gap, which contains what the relaxation leaves open.
+    """
+
+    slack_rescaled: ClassVar[bool] = False
+    """True: a constraint is scaled by its loss; `argmax` maximises loss · (1 + ⟨w, φ(x, y) − φ(x, y_true)⟩)."""
+
+    releases_gil: ClassVar[bool] = False
+    """True: `argmax` spends its time in code that releases the GIL, so that threads run it in parallel."""
 
     oracle_work: ClassVar[float] = 100.0
 
     oracle_seconds: ClassVar[float] = 300.0
     """The longest that your functions may take for one example; after that the run ends and names the example."""
 
+    truth_sees_x: ClassVar[bool] = True
+
     n_features: int
     classes: tuple[str, ...] = ()
-    """The labels of the data set; none where they are numbers to regress on."""
+    """The labels of the data set; none where they are numbers to regress on, or where examples are structures."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.truth_sees_x = len(inspect.signature(cls.truth).parameters) > 2
 
     # --- what the user says
 
@@ -68,14 +86,14 @@ class UserProblem(Problem):
 
     @abstractmethod
     def argmax(self, w: Floats, x: Any, y_true: Any) -> Any:
-        """An output y that maximises loss(y_true, y) + ⟨w, φ(x, y)⟩."""
+        """An output y that maximises loss(y_true, y) + ⟨w, φ(x, y)⟩; with `bounded`, (y, bound)."""
 
     def predict_one(self, w: Floats, x: Any) -> Any:
         """An output y that maximises ⟨w, φ(x, y)⟩; tries all of `outputs` unless it is overridden."""
         every = self.outputs(x)
         if every is None:
             raise InputError(f"{self.kind} cannot predict: it defines neither predict_one nor outputs")
-        return max(every, key=lambda y: self.dot(w, self.feature_map(x, y)))
+        return max(every, key=lambda y: dot_vector(w, self.feature_map(x, y)))
 
     def outputs(self, x: Any) -> Iterable[Any] | None:  # noqa: ARG002 - for overrides
         """All outputs y of an example, where they can be listed."""
@@ -84,36 +102,86 @@ class UserProblem(Problem):
     def is_output(self, x: Any, y: Any) -> bool:
         """Whether y is an output of x at all; `verify` calls it for the keys of a model. Tries `outputs` if it can."""
         every = self.outputs(x)
-        return every is None or y in every
+        return every is None or any(self.encode(each) == self.encode(y) for each in every)
 
-    def truth(self, label: int | float) -> Any:
-        """The right output for a label of the data set: the number of a class in `classes`, or a target."""
-        return label
+    def truth(self, x: Any, y: Any) -> Any:  # noqa: ARG002 - for overrides
+        """The right output for what the data set holds: the number of a class, a target, or arrays.
 
-    def encode(self, y: Any) -> tuple[int, ...]:
+        An override may also take y alone.
+        """
+        return y
+
+    def encode(self, y: Any) -> Key:
         """The whole numbers that name an output."""
-        return tuple(int(part) for part in y) if isinstance(y, Sequence | np.ndarray) else (int(y),)
+        if isinstance(y, np.ndarray):
+            return tuple(y.astype(np.int64).reshape(-1).tolist())
+        if isinstance(y, Sequence):
+            try:
+                return tuple(map(int, y))
+            except TypeError:  # it is nested
+                return self.encode(np.asarray(y))
+        return (int(y),)
 
-    def decode(self, key: tuple[int, ...]) -> Any:
-        """The output of that name: a number, or a tuple of several."""
+    def decode(self, key: Key) -> Any:
+        """The output of that name: a number or a tuple of several; of structures, an array."""
+        if not self.n_features:
+            return np.array(key, dtype=np.int64)
         return key[0] if len(key) == 1 else key
 
     # --- what follows from it
 
+    @property
+    def holds_gil(self) -> bool:  # type: ignore[override]
+        return not self.releases_gil and type(self).offenders is UserProblem.offenders
+
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
-        slack = np.full(shard.n_examples, np.nan)
-        keys: list[tuple[int, ...]] = [()] * shard.n_examples
-        sizes = Sizes()
-        for i, x in self.readable(shard):
-            with self.naming(shard, i):
-                y_true = self.truth(shard.y[i].item())
-                y = self.argmax(w, x, y_true)
-                loss, row = self.loss_of(shard.first + i, y_true, y), self.row(x, y_true, y)
-                slack[i] = loss - dot_row(w, row)
-                keys[i] = self.encode(y)
-                self.check_right(shard.first + i, y_true)
-                sizes.add(loss, row)
-        return Offenders(slack, join_keys(keys), sizes.magnitude())
+        return find_offenders(self, w, shard)
+
+    def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
+        def named(k: int, inputs: Inputs, i: int, x: Any) -> tuple[Case, Any]:
+            return self.case(inputs, i, x), self.decode(key_of(keys, k))
+
+        margin, rows = build(self, shard, chosen, named)
+        return Constraints(shard.first + chosen, self.costs(shard)[chosen], margin, rows, keys)
+
+    def constraints_of(self, shard: Shard, chosen: Ints, found: Offenders) -> Constraints:
+        """The rows that `offenders` has computed, unless the class builds its own."""
+        keys = found.keys.take(chosen)
+        if not isinstance(found.built, Built) or type(self).constraints is not self.own_constraints():
+            return self.constraints(shard, chosen, keys)
+        margin, rows = found.built.take(chosen, self.n_weights)
+        return Constraints(shard.first + chosen, self.costs(shard)[chosen], margin, rows, keys)
+
+    @classmethod
+    def own_constraints(cls) -> Callable[..., Constraints]:
+        """`constraints` as it is without an override of the user's."""
+        return UserProblem.constraints
+
+    def costs(self, shard: Shard) -> Floats:
+        return np.ones(shard.n_examples) if shard.cost is None else shard.cost
+
+    def inputs(self, shard: Shard) -> Inputs:
+        return Inputs(shard, self.n_features, sparse=self.sparse_x)
+
+    def case(self, inputs: Inputs, i: int, x: Any) -> Case:
+        """An example with its right output."""
+        y_true = self.right_output(inputs, i, x)
+        return Case(i, x, y_true, y_true)
+
+    def right_output(self, inputs: Inputs, i: int, x: Any) -> Any:
+        if not inputs.labelled:
+            raise InputError("has no y; training, verifying and scoring need labelled examples")
+        label = inputs.label(i)
+        return self.truth(x, label) if self.truth_sees_x else self.truth(label)  # type: ignore[call-arg]
+
+    def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:
+        inputs = self.inputs(shard)
+        with self.naming(shard) as at:
+            for k, i in enumerate(chosen.tolist()):
+                at(i)
+                key = key_of(keys, k)
+                if not self.is_output(inputs.x(i), self.decode(key)):
+                    raise InputError(f"{self.kind}: example {shard.first + i} has no output that {key} names")
 
     def check_offenders(self, shard: Shard, found: Offenders) -> None:
         """Refuse what an `offenders` of the user's own cannot mean."""
@@ -121,8 +189,9 @@ class UserProblem(Problem):
         if not isinstance(found, Offenders):
             raise InputError(f"{where}: returned {type(found).__name__}, expected Offenders")
         slack, keys = found.slack, found.keys
-        if not isinstance(slack, np.ndarray) or slack.dtype != np.float64 or slack.shape != (n,):
-            raise InputError(f"{where}: slack is {shown_array(slack)}, expected {n} numbers of type float64")
+        for name, given in (("slack", slack), ("bound", slack if found.bound is None else found.bound)):
+            if not isinstance(given, np.ndarray) or given.dtype != np.float64 or given.shape != (n,):
+                raise InputError(f"{where}: {name} is {shown_array(given)}, expected {n} numbers of type float64")
         indptr, values = keys
         if shown_array(indptr) != f"{n + 1} numbers of type int64" or shown_array(values)[-5:] != "int32":
             expected = f"{n + 1} numbers of type int64 and any of type int32"
@@ -130,197 +199,60 @@ class UserProblem(Problem):
         if indptr[0] != 0 or indptr[-1] != len(values) or (np.diff(indptr) < 0).any():
             raise InputError(f"{where}: keys.indptr does not divide the {len(values)} numbers of keys.values")
 
-    def costs(self, shard: Shard) -> Floats:
-        return np.ones(shard.n_examples) if shard.cost is None else shard.cost
-
-    def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
-        margin, rows = np.empty(len(chosen)), []
-        for k, i in enumerate(chosen):
-            with self.naming(shard, i):
-                x, y_true = self.example(shard, i), self.truth(shard.y[i].item())
-                y = self.decode(key_of(keys, k))
-                margin[k] = self.loss_of(shard.first + i, y_true, y)
-                rows.append(self.row(x, y_true, y))
-        joined = join_vectors(rows, self.n_weights)
-        return Constraints(shard.first + chosen, self.costs(shard)[chosen], margin, joined, keys)
-
-    def check_keys(self, shard: Shard, chosen: Ints, keys: Keys) -> None:
-        for k, i in enumerate(chosen):
-            key = key_of(keys, k)
-            with self.naming(shard, i):
-                if not self.is_output(self.example(shard, i), self.decode(key)):
-                    raise InputError(f"{self.kind}: example {shard.first + i} has no output that {key} names")
-
     def predict(self, w: Floats, shard: Shard) -> NDArray[Any]:
         """A number where outputs are one each, else text: the numbers with spaces between them."""
-        keys: list[tuple[int, ...]] = []
-        for i in range(shard.n_examples):
-            with self.naming(shard, i):
-                keys.append(self.encode(self.predict_one(w, self.example(shard, i))))
-        if all(len(key) == 1 for key in keys):
+        keys, inputs = list[Key](), self.inputs(shard)
+        with self.naming(shard) as at:
+            for i in range(shard.n_examples):
+                at(i)
+                keys.append(self.encode(self.predict_one(w, inputs.x(i))))
+        if not shard.structured and all(len(key) == 1 for key in keys):
             return np.array([key[0] for key in keys], dtype=np.int32)
         return np.array([" ".join(map(str, key)) for key in keys])
 
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
-        keys = [
-            tuple(map(int, str(name).split())) if predicted.dtype.kind == "U" else (int(name),) for name in predicted
+        """Of rows whose `truth` does not look at x."""
+        losses = [
+            self.loss(self.truth(None, label.item()) if self.truth_sees_x else self.truth(label.item()), output)  # type: ignore[call-arg]
+            for label, output in zip(y, self.outputs_of(predicted), strict=True)
         ]
-        losses = [self.loss(self.truth(label.item()), self.decode(key)) for label, key in zip(y, keys, strict=True)]
         return {"n": float(len(y)), "loss": float(sum(losses))}
 
-    def loss_of(self, example: int, y_true: Any, y: Any) -> float:
+    def score_shard(self, shard: Shard, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
+        inputs = self.inputs(shard if shard.structured else replace(shard, y=y))
+        total = 0.0
+        with self.naming(shard) as at:
+            for i, output in enumerate(self.outputs_of(predicted)):
+                at(i)
+                total += float(self.loss(self.right_output(inputs, i, inputs.x(i)), output))
+        return {"n": float(shard.n_examples), "loss": total}
+
+    def outputs_of(self, predicted: NDArray[Any]) -> list[Any]:
+        """Predictions as outputs."""
+        if predicted.dtype.kind == "U":
+            return [self.decode(tuple(map(int, str(name).split()))) for name in predicted]
+        return [self.decode((int(name),)) for name in predicted]
+
+    def judge(self, unknown: tuple[str, ...]) -> Problem | None:
+        """The same problem with further classes, if it may have them; it is asked for losses alone."""
+        try:
+            return replace(self, classes=(*self.classes, *unknown))
+        except InputError:
+            return None
+
+    def loss_of(self, y_true: Any, y: Any) -> float:
         """The loss, refused where it is below 0; NaN shows as the slack."""
         loss = float(self.loss(y_true, y))
         if loss < 0:
-            where = f"{self.kind}: example {example}"
-            raise InputError(f"{where}: loss is {loss:g} for the output {self.encode(y)}; it must be 0 or more")
+            raise InputError(f"loss is {loss:g} for the output {self.encode(y)}; it must be 0 or more")
         return loss
 
-    def check_right(self, example: int, y_true: Any) -> None:
-        """Refuse a loss that is not 0 for the right output."""
-        loss = float(self.loss(y_true, y_true))
-        if loss != 0:
-            raise InputError(
-                f"{self.kind}: example {example}: loss(y, y) is {loss:g} for the right output; it must be 0"
-            )
-
-    # --- an example, a row
-
-    @contextlib.contextmanager
-    def naming(self, shard: Shard, i: int) -> Iterator[None]:
+    def naming(self, shard: Shard, i: int = 0) -> AbstractContextManager[At]:
         """Turn whatever the user's code raises, or that it does not end, into an InputError that names the example."""
-        where = f"{self.kind}: example {shard.first + i}"
-        try:
-            with time_limit(self.oracle_seconds):
-                yield
-        except InputError as error:
-            if str(error).startswith(where):
-                raise
-            raise InputError(f"{where} (shard {shard.number}): {str(error).removeprefix(f'{self.kind}: ')}") from error
-        except OvertimeError:
-            raise InputError(
-                f"{where}: did not return within {self.oracle_seconds:g} s (oracle_seconds of its class), "
-                f"in shard {shard.number}"
-            ) from None
-        except Exception as error:
-            raise InputError(f"{where}: raised {type(error).__name__}: {error}, in shard {shard.number}") from error
-
-    def readable(self, shard: Shard) -> Iterator[tuple[int, Any]]:
-        """The examples whose features are all finite; the others have no slack that is a number."""
-        for i in range(shard.n_examples):
-            x = self.example(shard, i)
-            if np.isfinite(x[1] if self.sparse_x else x).all():
-                yield i, x
-
-    def example(self, shard: Shard, i: int) -> Any:
-        """x of example i, a copy: what the user does to it stays with the user."""
-        if isinstance(shard.x, DenseRows):
-            x = shard.x.values[i].copy()
-            return (np.flatnonzero(x), x[x != 0]) if self.sparse_x else x
-        at = slice(shard.x.indptr[i], shard.x.indptr[i + 1])
-        indices, values = shard.x.indices[at].astype(np.int64), shard.x.values[at].copy()
-        if self.sparse_x:
-            return indices, values
-        x = np.zeros(self.n_features, dtype=np.float32)
-        x[indices] = values
-        return x
-
-    def row(self, x: Any, y_true: Any, y: Any) -> SparseVector:
-        """φ(x, y_true) − φ(x, y) in float32, its columns in ascending order."""
-        right, wrong = self.feature_map(x, y_true), self.feature_map(x, y)
-        if isinstance(right, tuple) or isinstance(wrong, tuple):
-            a, b = self.checked(right), self.checked(wrong)
-            indices, place = np.unique(np.concatenate([a.indices, b.indices]), return_inverse=True)
-            values = np.concatenate([a.values, -b.values])
-            return one_row(indices, np.bincount(place, values, minlength=len(indices)).astype(np.float64))
-        return one_row(np.arange(self.n_weights), self.full(right) - self.full(wrong))
-
-    def dot(self, w: Floats, vector: Vector) -> float:
-        """⟨w, φ⟩ of what `feature_map` returned."""
-        return dot_row(w, self.checked(vector))
-
-    def checked(self, vector: Vector) -> SparseVector:
-        """The result of `feature_map`, checked to be safe for kernels."""
-        if isinstance(vector, tuple):
-            indices, values = (np.asarray(part) for part in vector)
-            whole = indices.dtype.kind in "iu" and (
-                not len(indices) or 0 <= indices.min() <= indices.max() < self.n_weights
-            )
-            if indices.ndim != 1 or indices.shape != values.shape or not whole:
-                raise InputError(
-                    f"{self.kind}: feature_map must name weights from 0 to {self.n_weights - 1}, each with its value"
-                )
-            return SparseVector(indices.astype(np.int64), values.astype(np.float64))
-        values = self.full(vector)
-        where = np.flatnonzero(values)
-        return SparseVector(where, values[where])
-
-    def full(self, vector: NDArray[Any]) -> Floats:
-        """The same for a vector in full."""
-        values = np.asarray(vector, dtype=np.float64)
-        if values.shape != (self.n_weights,):
-            raise InputError(
-                f"{self.kind}: feature_map must return {self.n_weights} values, got an array of shape {values.shape}"
-            )
-        return values
+        return naming_example(self.kind, self.oracle_seconds, shard, i)
 
 
 def shown_array(array: Any) -> str:
     if not isinstance(array, np.ndarray) or array.ndim != 1:
         return f"of type {type(array).__name__}"
     return f"{len(array)} numbers of type {array.dtype}"
-
-
-class Sizes:
-    """The largest loss and row found, and the largest float32 rounding error of a row."""
-
-    def __init__(self) -> None:
-        self.terms = self.norm = self.loss = self.off = 0.0
-
-    def add(self, loss: float, row: SparseVector) -> None:
-        values = row.values.astype(np.float64)
-        self.terms = max(self.terms, float(len(values)))
-        self.norm = max(self.norm, float(np.sqrt(values @ values)))
-        self.loss = max(self.loss, loss)
-        self.off = max(self.off, row.off)
-
-    def magnitude(self) -> Magnitude:
-        """That of all constraints, if those of other outputs are no larger than those found."""
-        missed = self.off / self.norm if self.norm > 0 else 0.0
-        return Magnitude(self.terms + 4, MARGIN * self.norm, self.loss, self.loss, missed=missed)
-
-
-def one_row(indices: Ints, values: Floats) -> SparseVector:
-    """The entries that are not 0 in float32; values too large for it give an infinite loss."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        rounded = values.astype(np.float32)
-        off = float(np.sqrt(((values - rounded) ** 2).sum()))
-    kept = rounded != 0
-    return SparseVector(indices[kept], rounded[kept], off)
-
-
-def dot_row(w: Floats, row: SparseVector) -> float:
-    return product(w[row.indices], row.values.astype(np.float64))
-
-
-def key_of(keys: Keys, k: int) -> tuple[int, ...]:
-    return tuple(keys.values[keys.indptr[k] : keys.indptr[k + 1]].tolist())
-
-
-def join_keys(keys: list[tuple[int, ...]]) -> Keys:
-    indptr = np.concatenate([[0], np.cumsum([len(key) for key in keys], dtype=np.int64)])
-    return Keys(indptr, np.array([part for key in keys for part in key], dtype=np.int32))
-
-
-def join_vectors(vectors: list[SparseVector], width: int) -> Features:
-    """One row each, in CSR or dense form, whichever is smaller."""
-    lengths = [len(vector.indices) for vector in vectors]
-    indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    indices = np.concatenate([np.empty(0, dtype=np.int64), *(vector.indices for vector in vectors)])
-    values: Singles = np.concatenate([np.empty(0, dtype=np.float32), *(vector.values for vector in vectors)])
-    index_type = np.int32 if width <= 2**31 else np.int64
-    if indptr.nbytes + len(values) * (4 + np.dtype(index_type).itemsize) <= 4 * len(vectors) * width or not vectors:
-        return CsrRows(indptr, indices.astype(index_type), values)
-    dense = np.zeros((len(vectors), width), dtype=np.float32)
-    dense[np.repeat(np.arange(len(vectors)), lengths), indices] = values
-    return DenseRows(dense)

@@ -7,9 +7,10 @@ run that waits for it.
 
 import contextlib
 import ctypes
+import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 LOOK = 0.25  # seconds between two looks
 
@@ -27,13 +28,18 @@ class Deadlines:
         self.looking = False
 
     @contextlib.contextmanager
-    def limit(self, seconds: float) -> Iterator[None]:
+    def limit(self, seconds: float) -> Iterator[Callable[[], None]]:
+        """Limit each part of the block: its time starts at every call of what is yielded."""
         thread = threading.get_ident()
         before = self.ends.get(thread)  # an outer block, whose limit stays
-        end = time.monotonic() + seconds
-        self._set(thread, end if before is None else min(before, end))
+        latest = math.inf if before is None else before
+
+        def restart() -> None:
+            self.ends[thread] = min(latest, time.monotonic() + seconds)
+
+        self._set(thread, min(latest, time.monotonic() + seconds))
         try:
-            yield
+            yield restart
         finally:
             self._set(thread, before)
 
@@ -51,7 +57,7 @@ class Deadlines:
         while True:
             time.sleep(LOOK)
             with self.changing:
-                for thread in [thread for thread, end in self.ends.items() if time.monotonic() > end]:
+                for thread in [thread for thread, end in list(self.ends.items()) if time.monotonic() > end]:
                     del self.ends[thread]
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(OvertimeError))
 

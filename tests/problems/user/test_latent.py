@@ -190,7 +190,7 @@ def test_check_problem_tries_latent_values(capsys):
     ("cls", "check", "sentence"),
     [
         (Stubborn, "latent", r"impute_one is not the best for example \d+: it gives 0 with .*, 1 has"),
-        (Inventive, "latent", "impute_one gives 7 for example 0, which latent_values does not know"),
+        (Inventive, "latent", "impute_one gives 7 for example 0, which is_latent does not know"),
         (Beyond, "latent", r"complete\(y_true, 2\) of example 0 is not known to is_output or outputs"),
         (Picky, "loss", r"loss\(y, y\) is 1 for the right output of example 0"),
     ],
@@ -202,7 +202,7 @@ def test_a_fault_of_latent_values_is_named(cls, check, sentence):
 
 
 def test_latent_values_that_are_no_whole_numbers_are_refused(capsys):
-    assert_refused(call(capsys, "check-problem", Halves.kind), "example 0 has the latent value 0.5", "whole number")
+    assert_refused(call(capsys, "check-problem", Halves.kind), "draw_one gives the latent value 0.5", "whole number")
 
 
 def test_what_cannot_take_latent_problems_says_so():

@@ -20,7 +20,7 @@ from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import CsrRows, DenseRows
 from distdual.problems.registry import make_problem, problem_from
-from distdual.problems.user.problem import SparseVector, join_vectors
+from distdual.problems.user.rows import smaller_form
 from distdual.problems.user.self_check import check_problem
 from distdual.testing import ProblemContract
 from tests import naive
@@ -407,8 +407,8 @@ def test_a_data_set_is_prepared_for_a_users_problem(capsys, tmp_path):
 
 
 def test_rows_take_the_smaller_form():
-    vectors = [SparseVector(np.array([1, 3]), np.array([1, 2], dtype=np.float32))] * 3
-    wide, narrow = join_vectors(vectors, 100), join_vectors(vectors, 4)
+    rows = CsrRows(np.arange(0, 8, 2), np.tile(np.int32([1, 3]), 3), np.tile(np.float32([1, 2]), 3))
+    wide, narrow = smaller_form(rows, 100), smaller_form(rows, 4)
     assert isinstance(wide, CsrRows)
     assert isinstance(narrow, DenseRows)
     np.testing.assert_array_equal(naive.dense(wide, 100)[:, :4], naive.dense(narrow, 4))
