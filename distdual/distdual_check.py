@@ -213,7 +213,8 @@ class Linear:
 
     def __init__(self, about, data):
         self.about, self.kind, self.classes = about, about["kind"], about["classes"]
-        self.n_features, self.bias = about["n_features"], float(np.float32(about.get("bias", 0.0)))
+        self.n_features, self.free = about["n_features"], about.get("bias") == "free"
+        self.bias = float(np.float32(about["bias_unit"] if self.free else about.get("bias", 0.0)))
         self.n_blocks = len(self.classes) if self.kind == "multiclass" else 1
         self.width = self.n_features + (self.bias != 0)
         self.n_weights = self.n_blocks * self.width
@@ -394,8 +395,14 @@ def check(model, data=None, gap=None):
     require(bool(np.isfinite(w).all()), "a weight is NaN or infinite")
     require(bool((w >= floor).all()), "a weight is negative that must not be")
     require(0 < C < math.inf, f"C is {C}")
-    loss, linear, v = add_up(source, problem, w, C, read_dual(folder, about))
+    support = read_dual(folder, about)
+    loss, linear, v = add_up(source, problem, w, C, support)
+    if getattr(problem, "free", False):
+        mass = problem.bias * math.fsum(entry[2] for entry in support)
+        require(abs(v[-1]) <= SAME * mass, f"the bias is free, but Σ α x of it is {v[-1]:.3g}")
+        precision, v = np.append(precision[:-1], 0.0), v[:-1]
     upper = 0.5 * float((precision * (w - mean) ** 2).sum()) + C * loss
+    mean, precision, floor = mean[: len(v)], precision[: len(v)], floor[: len(v)]
     best = np.maximum(mean + v / precision, floor)
     lower = linear - float(v @ best) + 0.5 * float((precision * (best - mean) ** 2).sum())
     return conclude(about, certificate, lower, upper, gap)

@@ -270,7 +270,7 @@ def conclude(
     exact = all(check.exact for check in checks)
     upper = upper_bound(model.w, 0, losses, C=model.C, n_shards=dataset.n_shards, prior=model.prior) if exact else None
     value = upper.high if upper else objective(model.w, losses, C=model.C, prior=model.prior)
-    found = dual_value(model, checks, v)
+    found = dual_value(model, checks, v, upper.high if upper else math.inf)
     lower = found.low
     rounding = found.value - lower + (upper.high - upper.value if upper else 0.0)
     recomputed = {"lower": lower, "upper" if exact else "estimate": value}
@@ -305,7 +305,7 @@ def conclude(
     )
 
 
-def dual_value(model: Model, checks: list[ShardCheck], v: Floats) -> Enclosed:
+def dual_value(model: Model, checks: list[ShardCheck], v: Floats, upper: float) -> Enclosed:
     """D(α), or D(0) where that is higher or α is not feasible; Σ α beyond C_i by rounding is scaled back to it.
 
     D is concave: D(α / (1 + t)) ≥ D(α) − t (D(α) − D(0)).
@@ -320,6 +320,6 @@ def dual_value(model: Model, checks: list[ShardCheck], v: Floats) -> Enclosed:
     alpha = sum(check.mass.alpha for check in checks) + float(model.dual.beta.sum())
     terms = max(check.mass.terms for check in checks) + len(checks) + 4.0
     size = reduce(Magnitude.joined, (check.magnitude for check in checks))
-    found = lower_bound(model.prior, dual(model.prior, linear, v, Mass(MARGIN * alpha, terms), size))
+    found = lower_bound(model.prior, dual(model.prior, linear, v, Mass(MARGIN * alpha, terms), size, upper))
     excess = max(check.excess for check in checks)
     return found.wider(MARGIN * excess * max(0.0, found.high - nothing.low))

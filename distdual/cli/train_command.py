@@ -19,9 +19,10 @@ from distdual.cli.options import (
     stderr,
     stdout,
 )
-from distdual.config import load
+from distdual.config import Config, load
 
 if TYPE_CHECKING:
+    from distdual.coordinator.run import Result
     from distdual.report.price import Price
 from distdual.cli.show import show_certificate, show_verification
 
@@ -88,6 +89,15 @@ def check_dashboard(_: click.Context, __: click.Parameter, address: str | None) 
     callback=check_dashboard,
     help="Serve a live page of the run at PORT or HOST:PORT; default: 127.0.0.1:8788.",
 )
+@click.option("--follow", is_flag=True, help="Train again whenever shards are appended, until Ctrl-C.")
+@click.option(
+    "--poll",
+    type=float,
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --follow: seconds between checks.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what the run would read, hold and cost, without training.")
 @price_option
 @scheduler_options
@@ -97,6 +107,8 @@ def train(
     settings: tuple[str, ...],
     resume: bool,
     dashboard: str | None,
+    follow: bool,
+    poll: float,
     dry_run: bool,
     price: "Price | None",
     scheduler: dict[str, Any],
@@ -105,7 +117,8 @@ def train(
     """Train a model and certify it.
 
     Ctrl-C finishes the current step, certifies and saves the current model and ends with exit code 1. SIGTERM finishes
-    the current round, writes a checkpoint and ends with exit code 1; --resume continues from the checkpoint.
+    the current round, writes a checkpoint and ends with exit code 1; --resume continues from the checkpoint. With
+    --follow the exit code is that of the last certificate, and --json prints an object for each.
 
     \b
     Example:
@@ -114,13 +127,18 @@ def train(
     from distdual.coordinator.run import train as run
     from distdual.interrupt import on_interrupt, on_terminate
     from distdual.report.live import show_live
-    from distdual.report.price import reading_text
     from distdual.report.progress import ProgressDisplay
 
     config = load(config_file, settings, scheduler)
     find_module(config.problem.kind, config_file.parent)
     if dry_run:
         return show_dry_run(config, price, as_json, resume=resume, dashboard=dashboard)
+    if follow:
+        if dashboard is not None:
+            raise click.UsageError("--dashboard shows a single run; leave it or --follow out")
+        if not poll > 0:
+            raise click.UsageError(f"--poll must be positive, got {poll:g}")
+        return train_on(config, poll, price, as_json, resume=resume)
     with (
         show_live(dashboard, say, price) as logs,
         ProgressDisplay(stderr, config.solver.gap) as watch,
@@ -128,16 +146,36 @@ def train(
         on_terminate() as terminated,
     ):
         result = run(config, watch=watch, interrupted=interrupted, resume=resume, terminated=terminated, logs=logs)
+    show_result(result, config, price, as_json)
+    return 0 if result.certificate["certified"] else NOT_CERTIFIED
+
+
+def train_on(config: Config, poll: float, price: "Price | None", as_json: bool, *, resume: bool) -> int:
+    """Train, and again whenever shards are appended; the last certificate decides the exit code."""
+    from distdual.coordinator.follow import follow_data
+    from distdual.interrupt import on_interrupt, on_terminate
+
+    code = NOT_CERTIFIED
+    with on_interrupt(say) as interrupted, on_terminate() as terminated:
+        for result in follow_data(config, poll, interrupted=interrupted, terminated=terminated, resume=resume):
+            show_result(result, config, price, as_json)
+            code = 0 if result.certificate["certified"] else NOT_CERTIFIED
+    return code
+
+
+def show_result(result: "Result", config: Config, price: "Price | None", as_json: bool) -> None:
+    """Print the certificate of a run."""
+    from distdual.report.price import reading_text
+
     if result.finished_before:
         say(f"{config.output.url}: the run has finished before; this is its certificate")
     if as_json:
         print_json({**result.certificate, **cost_of(result.certificate, price)})
-    else:
-        show_certificate(result.certificate)
-        stdout.print(f"model      {config.output.url}")
-        if price:
-            stdout.print(f"reading    {reading_text(result.certificate, result.certificate['data_bytes'], price)}")
-    return 0 if result.certificate["certified"] else NOT_CERTIFIED
+        return
+    show_certificate(result.certificate)
+    stdout.print(f"model      {config.output.url}")
+    if price:
+        stdout.print(f"reading    {reading_text(result.certificate, result.certificate['data_bytes'], price)}")
 
 
 def cost_of(certificate: dict[str, Any], price: "Price | None") -> dict[str, float]:

@@ -12,6 +12,7 @@ from distdual.errors import InputError
 
 RETRY_SECONDS = 60.0
 TLS = ("tls_ca", "tls_cert", "tls_key")  # keys of [cluster]
+SELECTIONS = ("all", "margin:N")
 SCHEDULES = ("slope", "gap", "one-pass", "ratio:R", "reprocess:K", "mine", "batch")
 MODES = ("deterministic", "async")
 SLACKS = ("auto", "example", "block:N", "shard", "all")
@@ -67,8 +68,15 @@ class SolverConfig:
     """Whether a pass reads the data set from storage ("yes") or finds it in memory ("no"). The schedule "slope" spends
     more ascent on each pass that reads. "auto": yes on remote storage and above 2 GiB, unless the mode is "async"."""
 
+    process: bool = True
+    """With schedule "reprocess:K": a step on each new constraint before the K visits to random ones."""
+
     average: bool = False
-    """With schedule "reprocess:K": consider w̄, the average over process steps, for the model."""
+    """With schedule "reprocess:K": scan with and certify w̄, the average of w over the last K visits."""
+
+    select: str = "all"
+    """Which examples of a pass that does not certify bring constraints: "all", or with "margin:N" of every N neighbours
+    only the one nearest to the decision boundary."""
 
     prune: str = "idle:3"
     """Which constraints with α = 0 to drop after a pass: all ("aggressive"), those idle for N passes once they make up
@@ -128,6 +136,14 @@ class SolverConfig:
         check_pattern("solver.prune", self.prune, PRUNES)
         if self.average and not self.schedule.startswith("reprocess:"):
             raise InputError(f'solver.average needs the schedule "reprocess:K", got {self.schedule!r}')
+        if not self.process and not self.schedule.startswith("reprocess:"):
+            raise InputError(f'solver.process = false needs the schedule "reprocess:K", got {self.schedule!r}')
+        check_pattern("solver.select", self.select, SELECTIONS)
+
+    @property
+    def pool(self) -> int:
+        """Neighbours of which one is selected; 1 for all."""
+        return int(self.select.partition(":")[2] or 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,7 @@ run_output       the model folder while a run writes to it
 result_model     the model of a finished run
 run              from a config to a certified model
 dry_run          what such a run would read, hold and cost
+follow           training anew whenever shards are appended
 sweep_c          cross-validation over a path of C
 calibrate        probabilities from cross-validated decision values
 """

@@ -33,19 +33,23 @@ class Ascender:
     ) -> None:
         """Insert offenders and ascend; `gap` is the target of the run, `over` ends a pass."""
         with self.timed():
-            cold = not len(self.solver.cache)
-            slots = self.partition.insert(self.solver, reports, scans)
-            if cold and plan.slope:
-                self.solver.ease()
-            self.state.totals.kept += len(slots)
-            if plan.revisits:
-                self._revisit(slots, plan)
-                return
-            gained = self.solver.process(slots)
-            oracle = self.cost.per_example * sum(report.n_examples for report in reports)
-            if over:
-                self.solver.harden(gap, fully=bool(self.cost.streamed_bytes))
-            self.solver.ascend(plan, gained, len(slots) + oracle + ROUND_WORK)
+            self._improve(reports, scans, plan, gap, over=over)
+            self.solver.settle()
+
+    def _improve(self, reports: list[ShardReport], scans: list[Scan], plan: Ascent, gap: float, *, over: bool) -> None:
+        cold = not len(self.solver.cache)
+        slots = self.partition.insert(self.solver, reports, scans)
+        if cold and plan.slope:
+            self.solver.ease()
+        self.state.totals.kept += len(slots)
+        if plan.revisits:
+            self._revisit(slots, plan)
+            return
+        gained = self.solver.process(slots)
+        oracle = self.cost.per_example * sum(report.n_examples for report in reports)
+        if over:
+            self.solver.harden(gap, fully=bool(self.cost.streamed_bytes))
+        self.solver.ascend(plan, gained, len(slots) + oracle + ROUND_WORK)
 
     def _revisit(self, slots: Ints, plan: Ascent) -> None:
         self.solver.reprocess(slots, plan)

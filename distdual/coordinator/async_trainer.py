@@ -84,7 +84,10 @@ class AsyncTrainer(Trainer):
             elif isinstance(step, PublishWeights):
                 self._publish(step.flight)
             elif isinstance(step, StartScan):
-                scan = self.scanner.scan_of(step.piece, step.version, step.flight.slack, ticket=step.ticket)
+                certify, slack = step.flight.plan.certify, step.flight.slack
+                scan = self.scanner.scan_of(
+                    step.piece, step.version, slack, ticket=step.ticket, certify=certify, search=certify
+                )
                 self.to_start.append(scan)
                 self.flow.started(step, scan)
             else:
@@ -107,7 +110,8 @@ class AsyncTrainer(Trainer):
     def _publish(self, flight: Flight) -> None:
         self._start()  # scans at earlier weights, before workers drop those
         own = flight.w if flight.plan.certify else None
-        self.flow.published(flight, self.scanner.publish(self.solver.candidate() if own is None else own))
+        w = self.solver.candidate(averaged=self.config.average) if own is None else own
+        self.flow.published(flight, self.scanner.publish(w))
 
     def _start(self) -> None:
         scans, self.to_start = self.to_start, []
@@ -187,7 +191,8 @@ class AsyncTrainer(Trainer):
         """Update bounds after a pass and set the goal of the ascent before the next certificate."""
         unseen = np.inf
         if flight.plan.certify:
-            self._certify(losses, w, flight.version)
+            kinks = [part for part in flight.kinks if part is not None]
+            self._certify(losses, w, flight.version, kinks if len(kinks) == len(flight.kinks) else ())
             unseen = self._share(flight.new, losses, w)
         if flight.plan.last.revisits:
             self.solver.ascend(Ascent(0.0, max_sweeps=1))

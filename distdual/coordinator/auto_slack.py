@@ -82,3 +82,12 @@ def group_bytes(slack: Slack, sizes: Ints, example: float, n_weights: int) -> fl
     """Bytes of one constraint per group: at most a dense row, at most the rows of its members."""
     members = np.inf if slack.per_group is None else 3 * slack.per_group * example
     return slack.n_groups(sizes) * (min(8.0 * n_weights, members) + CONSTRAINT_BYTES)
+
+
+def pool_of(config: SolverConfig, problem: Problem, slack: Slack) -> int:
+    """The neighbours of which one is selected, where that is possible."""
+    if config.pool > 1 and not problem.has_boundary:
+        raise InputError(f"solver.select = {config.select!r}: a {problem.kind} problem has no decision boundary")
+    if config.pool > 1 and not slack.is_example:
+        raise InputError(f'solver.select = {config.select!r} needs solver.slack = "example", this run has {slack}')
+    return config.pool

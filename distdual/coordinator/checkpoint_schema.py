@@ -93,7 +93,8 @@ SOLVER = table(
         "trust": ANY_NUMBER,
         "stage": number(positive=True),
         "sample": GENERATOR_RULE,
-    }
+    },
+    {"centre": number(), "ceiling": ANY_NUMBER},
 )
 PARTITION = table(
     {

@@ -80,6 +80,8 @@ def check_binary(problem: Problem) -> Binary:
         raise InputError(
             f"an exact kernel needs a binary problem, not {problem.kind}; give kernel.basis for a low-rank one"
         )
+    if problem.free_bias:
+        raise InputError("a free bias is not possible with an exact kernel; give kernel.basis for a low-rank one")
     return problem
 
 

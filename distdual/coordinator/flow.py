@@ -13,6 +13,7 @@ from typing import NamedTuple
 from distdual.coordinator.pass_underway import PassUnderway
 from distdual.coordinator.schedule import CACHE_GAP_SHARE, Limits, Pass, Piece, Progress, Stop, next_step
 from distdual.kernels.rows import Floats, Ints
+from distdual.problems.base import BiasKinks
 from distdual.scan.scan import Scan, ShardReport
 from distdual.scan.slack import Slack
 
@@ -29,6 +30,7 @@ class Flight(PassUnderway):
     held: list[tuple[Scan, ShardReport]] = field(
         default_factory=list
     )  # with one slack for all, reports form a constraint only together
+    kinks: list[BiasKinks | None] = field(default_factory=list)  # of its reports, where it certifies
     fills: bool = False  # only keeps workers busy while the ascent prepares a pass that certifies
 
     @property
@@ -40,6 +42,7 @@ class Flight(PassUnderway):
         """Count the reports that belong to this pass, and return them with their scans."""
         own = [(self.asked.pop(report.ticket), report) for report in reports if report.ticket in self.asked]
         self.add([report for _, report in own], C)
+        self.kinks += [report.kinks for _, report in own]
         return own
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from distdual.coordinator.row_arrays import check_rows, pack_rows
 from distdual.errors import InputError
 from distdual.kernels.rows import Ints, ReferredRows, Rows
-from distdual.problems.base import Constraints
+from distdual.problems.base import BiasKinks, Constraints
 from distdual.scan.scan import Scan, ShardReport
 from distdual.schema import array, below, rising
 
@@ -21,8 +21,17 @@ def check_report(report: ShardReport, scan: Scan, first: Ints, n_weights: int) -
         raise InputError(f"{where}: it is of shard {report.shard} at weights {report.version}, not {scan.version}")
     if not (0 <= report.loss < np.inf and 0 <= report.new_loss < np.inf):
         raise InputError(f"{where}: the loss is {report.loss}")
+    if report.kinks is not None:
+        check_kinks(f"{where}: kinks", report.kinks)
     begin = int(first[scan.shard]) + scan.begin
     check_constraints(where, report.offenders, begin, begin + end - scan.begin, n_weights)
+
+
+def check_kinks(where: str, found: BiasKinks) -> None:
+    n = len(array(f"{where}: at", found.at, np.float64, (None,)))
+    array(f"{where}: weight", found.weight, np.float64, (n,), low=0)
+    if not (abs(found.slope) <= found.total < np.inf and found.low <= 0 <= found.high):
+        raise InputError(f"{where}: slope {found.slope} of {found.total}, from {found.low} to {found.high}")
 
 
 def check_constraints(where: str, found: Constraints, begin: int, end: int, n_weights: int) -> None:

@@ -79,7 +79,8 @@ def mapped_problem(config: Config, dataset: Dataset, problem: Problem, client: A
 
 def fit_problem(kind: str, options: Mapping[str, Any], dataset: Dataset) -> Problem:
     layout, classes = dataset.layout, dataset.classes
-    return make_problem(kind, options, n_features=layout.n_features, classes=classes, texts=dataset.texts)
+    made = make_problem(kind, options, n_features=layout.n_features, classes=classes, texts=dataset.texts)
+    return made.fitted_to(float(dataset.largest_norm[0]))  # appending shards does not change it
 
 
 def check_prepared(kind: str, dataset: Dataset) -> None:
@@ -129,7 +130,7 @@ def prior_of(config: Config, problem: Problem) -> Prior:
         precision = np.full(n_weights, told.precision)
     ranges = [np.arange(found.start, found.stop) for found in map(index_range, told.nonnegative)]
     nonnegative = np.unique(np.concatenate([*ranges, problem.nonnegative_weights()])).astype(np.int64)
-    return Prior(n_weights, mean, precision, nonnegative if len(nonnegative) else None)
+    return Prior(n_weights, mean, precision, nonnegative if len(nonnegative) else None, problem.free_bias)
 
 
 def read_weights(url: str, options: Mapping[str, Any], own: str | None) -> Floats:

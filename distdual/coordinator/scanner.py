@@ -21,6 +21,7 @@ from distdual.scan.slack import Slack
 from distdual.solver.solver import Solver
 
 NO_IDENTITIES: Any = np.empty(0, dtype=np.uint64)
+MOST_KINKS, MIN_KINKS = 1 << 20, 64  # of the loss along a free bias, from all shards, and from each at least
 NO_NOTES: Mapping[int, tuple[Notes, ...]] = {}
 
 
@@ -39,6 +40,7 @@ class Scanner:
     state: RunState
     fold: Fold | None = None  # examples to leave out
     hurried: bool = False  # whether to give up a round whose time is over
+    pool: int = 1  # neighbours of which a scan that does not certify selects one
     since: Since = field(default_factory=lambda: Since(time.perf_counter()))
 
     def publish(self, w: Floats) -> int:
@@ -49,18 +51,29 @@ class Scanner:
         return version
 
     def scan(
-        self, pieces: tuple[Piece, ...], w: Floats, slack: Slack, recent: Mapping[int, tuple[Notes, ...]] = NO_NOTES
+        self,
+        pieces: tuple[Piece, ...],
+        w: Floats,
+        slack: Slack,
+        recent: Mapping[int, tuple[Notes, ...]] = NO_NOTES,
+        *,
+        certify: bool = False,
+        search: bool = False,
     ) -> tuple[list[Scan], list[ShardReport]]:
         """Scan the pieces at w, cut where the oracle is expensive; scans and reports are in the order of examples.
 
-        `recent` maps a shard to members files to search instead of calling the oracle.
+        `recent` maps a shard to members files to search instead of calling the oracle. A scan that certifies
+        reports all offenders; `search` asks for the loss along a free bias.
         """
         version = self.publish(w)
         pieces = tuple(sorted(pieces))
         if not recent:
             problem = self.executor.problem
             pieces = cut_expensive(pieces, problem.oracle_work, slack, shared=problem.holds_gil)
-        scans = [self.scan_of(p, version, slack, recent.get(p.shard, ()), ticket) for ticket, p in enumerate(pieces)]
+        scans = [
+            self.scan_of(p, version, slack, recent.get(p.shard, ()), ticket, certify=certify, search=search)
+            for ticket, p in enumerate(pieces)
+        ]
         begin = time.perf_counter()
         reports = sorted(self._in_time(scans), key=lambda report: report.ticket)
         self.state.totals.wait_seconds += time.perf_counter() - begin
@@ -77,12 +90,24 @@ class Scanner:
                 raise OutOfTimeError
 
     def scan_of(
-        self, piece: Piece, version: int, slack: Slack, recent: tuple[Notes, ...] = (), ticket: int = 0
+        self,
+        piece: Piece,
+        version: int,
+        slack: Slack,
+        recent: tuple[Notes, ...] = (),
+        ticket: int = 0,
+        *,
+        certify: bool = False,
+        search: bool = False,
     ) -> Scan:
         """The scan of a piece, for a worker to carry out."""
         notes = self.partition.notes(piece.shard, slack)
         known = self._known(piece)
-        return Scan(piece.shard, version, known, piece.begin, piece.end, slack, notes, recent, self.fold, ticket)
+        kinks = max(MIN_KINKS, MOST_KINKS // (len(self.first) - 1)) if search and self.solver.prior.free else 0
+        pool = 1 if certify or recent else self.pool
+        return Scan(
+            piece.shard, version, known, piece.begin, piece.end, slack, notes, recent, self.fold, pool, kinks, ticket
+        )
 
     def count(self, report: ShardReport, scan: Scan) -> None:
         """Check a report and add up its costs."""

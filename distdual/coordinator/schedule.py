@@ -83,6 +83,7 @@ class Limits:
     slack: Slack = EXAMPLE  # examples that share a slack: rounds never cut such a group
     streamed_bytes: int = 0  # that a pass reads from storage; 0 where shards stay in memory
     visits: int = 1  # scans of an example that pay, once it is read
+    process: bool = True  # with the schedule "reprocess:K": a step on each new constraint
 
 
 class Cause(StrEnum):
@@ -147,7 +148,7 @@ def next_step(progress: Progress, sizes: Ints, limits: Limits) -> Pass | Stop:
         visits = Ascent(0.0, 0, revisits=int(number))
         return passing(progress, limits, whole, visits, visits)
     if name == "reprocess":
-        visits = Ascent(0.0, 0, revisits=int(number), chunk=32)
+        visits = Ascent(0.0, 0, revisits=int(number), chunk=1, process=limits.process)
         return passing(progress, limits, whole, visits, visits)
     if name == "slope":
         ascents = by_slope(progress, limits.target)

@@ -4,16 +4,17 @@
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from distdual.certificate.bias_search import at_best_bias, kinks_of
 from distdual.certificate.bounds import ShardLoss, objective, relaxed_part, shard_losses, upper_bound, whole_shards
 from distdual.cluster.base import Executor
 from distdual.config import SolverConfig
 from distdual.coordinator.ascender import Ascender
-from distdual.coordinator.auto_slack import check_offender_cache, choice_of
+from distdual.coordinator.auto_slack import check_offender_cache, choice_of, pool_of
 from distdual.coordinator.outcome import Outcome
 from distdual.coordinator.pass_cost import PassCost, declared_cost
 from distdual.coordinator.pass_underway import NextScan, PassUnderway
@@ -38,7 +39,7 @@ from distdual.coordinator.slack_partition import SlackPartition, unset_limit
 from distdual.data.storage.location import Location
 from distdual.data.training_data import TrainingData
 from distdual.kernels.rows import Floats
-from distdual.problems.base import Problem
+from distdual.problems.base import BiasKinks, Problem
 from distdual.report.round_log import Round
 from distdual.scan.cv_folds import Fold
 from distdual.scan.scan import ShardReport
@@ -82,7 +83,7 @@ class Trainer:
     recorder: Recorder = field(init=False)
 
     def __post_init__(self) -> None:
-        self.prior = self.prior or Prior(self.problem.n_weights)
+        self.prior = self.prior or Prior(self.problem.n_weights, free=self.problem.free_bias)
         budget = self.config.cache_bytes
         choice = choice_of(self.config, self.dataset, self.problem)
         room = Room(bool(np.isfinite(budget)), self.dataset.n_examples if choice.slack.is_example else 0)
@@ -98,6 +99,7 @@ class Trainer:
         check_offender_cache(self.config, choice.slack, members_files=self.notes is not None)
         self.state = RunState(self.solver.candidate())
         self.scanner = Scanner(self.executor, self.dataset.first, self.solver, self.partition, self.state, self.fold)
+        self.scanner.pool = pool_of(self.config, self.problem, choice.slack)
         self.ascender = Ascender(self.solver, self.partition, self.state, self.cost)
         self.recorder = Recorder(self.state, self.solver, self.partition, self.scanner, self.watch)
         self.solver.combined = self._combined
@@ -127,6 +129,7 @@ class Trainer:
 
     def outcome(self, stop: Stop) -> Outcome:
         """The best certified weights so far, and the costs."""
+        self.solver.settle()
         state = self.state
         return Outcome(
             state.best_w,
@@ -202,6 +205,7 @@ class Trainer:
             self.partition.slack,
             self.cost.streamed_bytes,
             self.cost.visits,
+            config.process,
         )
 
     def _carry_out(self, plan: Pass) -> None:
@@ -217,7 +221,8 @@ class Trainer:
         turn = here.next_turn()
         w = self._weights(here, turn)
         self.executor.keep(here.reread())
-        scans, reports = self.scanner.scan(turn.pieces, w, here.slack)
+        search = turn.certify and len(here.plan.rounds) == 1
+        scans, reports = self.scanner.scan(turn.pieces, w, here.slack, certify=turn.certify, search=search)
         here.done += 1
         if turn.counts:
             here.add(reports, self.config.C)
@@ -252,7 +257,7 @@ class Trainer:
     def _close(self, here: PassUnderway, reports: list[ShardReport], w: Floats) -> None:
         """Certify weights at which all examples have been scanned, and plan the ascent that follows."""
         here.losses = whole_shards(here.losses)
-        self._certify(here.losses, w, here.version)
+        self._certify(here.losses, w, here.version, kinks_of(reports))
         if self._gap() <= self.config.gap:
             return
         self.state.lift = self.ascender.lift(reports, w, self.config.C) if self.config.offender_cache else np.inf
@@ -266,7 +271,7 @@ class Trainer:
         One row per pass describes P only near that w, and the cached optimum jumps from side to side (Franc and
         Sonnenburg's optimised cutting planes, without their line search).
         """
-        w = self.solver.candidate()
+        w = self.solver.candidate(averaged=self.config.average)
         if (
             not plan.certify
             or not self.partition.slack.is_all
@@ -311,26 +316,31 @@ class Trainer:
         guess = objective(w, losses, C=self.config.C, prior=self.solver.prior)
         self.state.estimate = relative_gap(guess, self.solver.lower)
 
-    def _certify(self, losses: list[ShardLoss], w: Floats, version: int) -> None:
-        """Certify an upper bound for these weights; the best weights seen become the model."""
+    def _certify(self, losses: list[ShardLoss], w: Floats, version: int, kinks: Sequence[BiasKinks] = ()) -> None:
+        """Certify an upper bound for these weights; the best weights seen become the model.
+
+        With `kinks` of all examples, a free bias is the best for the other weights.
+        """
         if not all(s.exact for s in losses):
             self.state.offer_estimate(objective(w, losses, C=self.config.C, prior=self.solver.prior), w)
             return
-        upper = upper_bound(
-            w, version, losses, C=self.config.C, n_shards=self.dataset.n_shards, prior=self.solver.prior
-        )
         known = self.solver.losses_between(w, self.dataset.first, together=self.partition.slack.is_all)
         self.state.refuted = self.state.refuted or refutation(
             w, losses, known, self.config.C, together=self.partition.slack.is_all
         )
+        w, losses = at_best_bias(w, losses, kinks, self.solver.prior.free) if kinks else (w, losses)
+        upper = upper_bound(
+            w, version, losses, C=self.config.C, n_shards=self.dataset.n_shards, prior=self.solver.prior
+        )
         self.state.offer_upper(upper, version, w, relaxed_part(losses, C=self.config.C))
+        self.solver.meet_upper(self.state.best_upper)
 
     def _certify_last(self) -> None:
         """Scan once more at the last w, or at the average if configured, without ascent."""
         whole = tuple(Piece(s, 0, int(n)) for s, n in enumerate(np.diff(self.dataset.first)))
         w = self.solver.candidate(averaged=self.config.average)
-        scans, reports = self.scanner.scan(whole, w, self.partition.slack)
-        self._certify(whole_shards(shard_losses(reports)), w, scans[0].version)
+        scans, reports = self.scanner.scan(whole, w, self.partition.slack, certify=True, search=True)
+        self._certify(whole_shards(shard_losses(reports)), w, scans[0].version, kinks_of(reports))
         self.recorder.record(self.dataset.n_shards, certify=True)
 
     def _gap(self) -> float:

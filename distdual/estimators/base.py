@@ -316,7 +316,7 @@ def signed_prior(problem: Problem, nonnegative: Sequence[int | str] = ()) -> Pri
     """The plain prior, with the signs that the problem needs and others asked for."""
     ranges = [np.arange(found.start, found.stop) for found in map(index_range, nonnegative)]
     signed = np.unique(np.concatenate([*ranges, problem.nonnegative_weights()])).astype(np.int64)
-    return Prior(problem.n_weights, nonnegative=signed if len(signed) else None)
+    return Prior(problem.n_weights, nonnegative=signed if len(signed) else None, free=problem.free_bias)
 
 
 def start_after(outcome: Outcome, C: float, problem: Problem, data: Data) -> LastFit:

@@ -19,11 +19,12 @@ from distdual.data.shard import Block
 from distdual.data.validate import label_name
 from distdual.errors import InputError
 from distdual.estimators.collections import collection_of
-from distdual.estimators.inputs import Data, Given, is_path, single_rows, weights_of
+from distdual.estimators.inputs import Data, Given, first_norm, is_path, single_rows, weights_of
 from distdual.estimators.kernel import KernelEstimator
 from distdual.kernels.rows import Floats
 from distdual.problems.base import Problem
 from distdual.problems.binary import Binary
+from distdual.problems.linear import FREE
 from distdual.problems.multiclass import Multiclass
 
 
@@ -119,7 +120,10 @@ class SVC(ClassifierMixin, KernelEstimator):
             found = f"{len(data.classes)} class{'es' * (not data.classes)}"
             raise InputError(f"{data.location}: SVC needs examples of 2 classes or more, found {found}")
         kind = Binary if len(data.classes) == 2 else Multiclass
-        problem = kind(n_features=data.n_features, classes=data.classes, bias=self._bias)
+        if kind is Multiclass and self._bias == FREE:
+            raise InputError(f'{data.location}: fit_intercept="{FREE}" needs 2 classes, found {len(data.classes)}')
+        made = kind(n_features=data.n_features, classes=data.classes, bias=self._bias)
+        problem = made.fitted_to(first_norm(data))
         return replace(problem, class_cost=class_costs(self.class_weight, data, problem, self.client))
 
 

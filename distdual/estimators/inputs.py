@@ -39,6 +39,13 @@ class Given(NamedTuple):
     qid: Any = None
 
 
+def first_norm(data: Data) -> float:
+    """The norm of the longest of the first rows; 0 for Dask collections, which are not read for it."""
+    if isinstance(data, Dataset):
+        return float(data.largest_norm[0])
+    return data.shards[0].norm_bound() if isinstance(data, MemoryDataset) else 0.0
+
+
 def is_path(X: Any) -> bool:
     return isinstance(X, str | os.PathLike | Location)
 

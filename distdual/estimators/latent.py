@@ -113,6 +113,8 @@ class LatentSVM(ClassifierMixin, LinearEstimator):
         return Block(x, self._codes(made.y, None, first=first), weights, None, made.tokens)
 
     def _problem_for(self, data: Data) -> Latent:
+        if isinstance(self._bias, str):
+            raise InputError(f"LatentSVM: fit_intercept is True or False, got {self.fit_intercept!r}")
         problem = Latent(
             n_features=data.n_features,
             classes=data.classes,

@@ -21,6 +21,7 @@ from distdual.estimators.inputs import Given, check_columns_of, features_of, is_
 from distdual.estimators.raw_rows import prepared_rows
 from distdual.kernels.rows import Floats
 from distdual.problems.expanded import Expanded
+from distdual.problems.linear import FREE, constant_feature
 from distdual.problems.mapped import Mapped, unmapped
 from distdual.problems.multiclass import Multiclass
 from distdual.problems.regression import Regression
@@ -75,16 +76,22 @@ class ScoringEstimator(DualEstimator):
 class LinearEstimator(ScoringEstimator):
     """Base class of the linear estimators. Parameters in addition to those of DualEstimator:
 
-    - `fit_intercept`: learn a bias as the weight of a constant feature, regularised like all others
+    - `fit_intercept`: learn a bias as the weight of a constant feature, regularised like all others; "free" for one
+      that is not regularised (two classes, and regression)
     - `intercept_scaling`: value of that feature; the larger, the less the bias is regularised
     """
 
-    fit_intercept: bool = True
+    fit_intercept: bool | str = True
     intercept_scaling: float = 1.0
 
     @property
-    def _bias(self) -> float:
+    def _bias(self) -> Any:
         value = self._number("intercept_scaling")
+        if isinstance(self.fit_intercept, str):
+            if self.fit_intercept != FREE or value != 1.0:
+                told = f'fit_intercept is True, False or "{FREE}", which needs no intercept_scaling'
+                raise InputError(f"{told}; got {self.fit_intercept!r} and {value:g}")
+            return FREE
         if not 0 < value < math.inf:
             raise InputError(f"intercept_scaling must be positive and finite, got {value}")
         return value if self.fit_intercept else 0.0
@@ -114,7 +121,8 @@ def split_weights(w: Floats, problem: Any) -> tuple[Floats, Floats]:
     n_classes = len(problem.classes) if isinstance(problem, Multiclass) else 1
     blocks = w.reshape(n_classes, -1)
     coef = blocks[:, : problem.n_features].copy()
-    bias = float(np.float32(problem.bias)) * blocks[:, -1] if problem.bias else np.zeros(n_classes)
+    constant = constant_feature(problem)
+    bias = constant * blocks[:, -1] if constant else np.zeros(n_classes)
     return (coef[0] if isinstance(problem, Regression) else coef), bias
 
 

@@ -16,6 +16,7 @@ from distdual.model.predict import label_array
 from distdual.problems.chain.problem import Chain
 from distdual.problems.expanded import Expanded
 from distdual.problems.graph.problem import PairwiseGraph
+from distdual.problems.linear import FREE
 from distdual.problems.mapped import Mapped, unmapped
 from distdual.problems.ordinal import Ordinal
 from distdual.problems.ranking.problem import Ranking
@@ -68,7 +69,10 @@ def parameters_of(model: Model) -> dict[str, Any]:
     if isinstance(problem, PairwiseGraph):
         costs = {int(label): cost for label, cost in problem.label_cost.items()}
         return {**found, "pairwise": problem.pairwise, "attractive": problem.attractive, "label_cost": costs or None}
-    found |= {"fit_intercept": problem.bias != 0, "intercept_scaling": abs(problem.bias) or 1.0}
+    if problem.bias == FREE:
+        found |= {"fit_intercept": FREE}
+    else:
+        found |= {"fit_intercept": problem.bias != 0, "intercept_scaling": abs(problem.bias) or 1.0}
     if isinstance(problem, Regression):
         return {**found, "epsilon": problem.epsilon}
     return {**found, "class_weight": dict(problem.class_cost) or None}

@@ -10,7 +10,7 @@ from sklearn.metrics import r2_score
 from distdual.cluster.collection import CollectionDataset, is_collection
 from distdual.data.shard import Block
 from distdual.estimators.collections import collection_of
-from distdual.estimators.inputs import Data, Given, is_path, single_rows, weights_of
+from distdual.estimators.inputs import Data, Given, first_norm, is_path, single_rows, weights_of
 from distdual.estimators.kernel import KernelEstimator
 from distdual.problems.regression import Regression
 
@@ -64,4 +64,5 @@ class SVR(RegressorMixin, KernelEstimator):
 
     def _problem_for(self, data: Data) -> Regression:
         bias, epsilon = self._bias, self._number("epsilon")
-        return Regression(n_features=data.n_features, classes=data.classes, bias=bias, epsilon=epsilon)
+        made = Regression(n_features=data.n_features, classes=data.classes, bias=bias, epsilon=epsilon)
+        return made.fitted_to(first_norm(data))

@@ -306,7 +306,7 @@ def read_model(location: Location, problem: KindOrClass | None) -> Model:
     data, C, config = about["data"], float(about["C"]), about["config"]
     arrays = {name: read_prior(location, name) for name in about["prior"]}
     with naming(location):
-        prior = Prior(made.n_weights, **arrays)
+        prior = Prior(made.n_weights, **arrays, free=made.free_bias)
     checksum = read_npy(location, "dual/checksum.npy", np.uint32)
     info = DataInfo(data["url"], data["fingerprint"], data["n_examples"], checksum, data.get("numbering"))
     if isinstance(made, LatentProblem):

@@ -16,6 +16,7 @@ from distdual.kernels.rows import Floats
 from distdual.model.io import Model
 from distdual.model.predict import label_array
 from distdual.problems.expanded import Expanded
+from distdual.problems.linear import constant_feature
 from distdual.problems.mapped import Mapped
 
 OPSET, ML_OPSET = 17, 3
@@ -93,8 +94,9 @@ def import_onnx() -> Any:
 def weights_and_bias(model: Model) -> tuple[Floats, Floats]:
     """Weights and bias of each output: (k, d) and (k,)."""
     problem: Any = model.problem
-    blocks = model.w.reshape(-1, problem.n_features + (problem.bias != 0))
-    bias = float(np.float32(problem.bias)) * blocks[:, -1] if problem.bias else np.zeros(len(blocks))
+    constant = constant_feature(problem)
+    blocks = model.w.reshape(-1, problem.n_features + (constant != 0))
+    bias = constant * blocks[:, -1] if constant else np.zeros(len(blocks))
     return blocks[:, : problem.n_features], bias
 
 

@@ -5,6 +5,7 @@ constraint_hash  a 64-bit hash of each constraint, by which equal ones are recog
 linear           helpers of the problems whose examples are single feature vectors
 mapped           a problem on mapped features
 expanded         a binary problem with an exact kernel
+free_bias        the loss along a free bias
 binary           binary classification: one constraint an example
 multiclass       multiclass classification (Crammer-Singer)
 regression       ε-insensitive regression: ξ_i = max(0, |target_i − ⟨w, x_i⟩| − ε)

@@ -7,7 +7,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +97,23 @@ class Offenders(NamedTuple):
     magnitude: Magnitude | None = None  # where the oracle has looked at it anyway
     bound: Floats | None = None  # (n,) what no constraint's violation exceeds, where the oracle may miss the worst
     built: Any = None  # the rows, where the oracle has built them anyway; for `constraints_of`
+    residual: Floats | None = None  # (n,) what `bias_kinks` starts from, with a free bias
+
+
+class BiasKinks(NamedTuple):
+    """The loss of some examples along the bias: F(t) − F(0) for a score of all examples higher by t.
+
+        F(t) − F(0) = slope · t + Σ_k weight_k · |t − at_k|  over the kinks k between 0 and t     for low ≤ t ≤ high
+
+    Only the kinks nearest to 0 are listed; `low` and `high` say how far they reach.
+    """
+
+    at: Floats  # (n,)
+    weight: Floats  # (n,) by which the slope rises
+    slope: float  # left of 0, with kinks at 0 still ahead
+    low: float
+    high: float
+    total: float  # Σ cost, which no slope exceeds
 
 
 class Problem(ABC):
@@ -135,11 +152,17 @@ class Problem(ABC):
     holds_gil: ClassVar[bool] = False
     """True if `offenders` is Python code, which a second thread does not make faster, but a second process does."""
 
+    has_boundary: ClassVar[bool] = False
+    """True if `decision` tells how near an example is to the boundary between classes."""
+
     many_constraints: ClassVar[bool] = True
     """False if an example has but one constraint or two: a second oracle call soon after the first adds little."""
 
     takes_map: ClassVar[bool] = False
     """True if the problem is the same on mapped features, `n_features` of them, instead of those of the data set."""
+
+    free_bias: float = 0.0
+    """The constant feature of the last weight, where it is a bias that is not regularised; 0 if there is none."""
 
     n_weights: int
 
@@ -205,6 +228,14 @@ class Problem(ABC):
     def nonnegative_weights(self) -> Ints:
         """The weights that must not be negative for `offenders` to be exact, beside those of prior.nonnegative."""
         return np.empty(0, dtype=np.int64)
+
+    def bias_kinks(self, shard: Shard, found: Offenders, cost: Floats, most: int) -> BiasKinks:
+        """The loss along the bias, of a problem whose bias is free, with so many kinks at most."""
+        raise NotImplementedError(f"a {self.kind} problem has no free bias")
+
+    def fitted_to(self, norm: float) -> Self:  # noqa: ARG002
+        """The problem for rows of about this norm, which steps may be scaled by."""
+        return self
 
     def part(self, first: int, end: int) -> "Problem":  # noqa: ARG002
         """The part of the problem that scans of examples first … end − 1 need; it is sent to their worker."""

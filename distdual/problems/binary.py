@@ -6,8 +6,8 @@ Margins and costs are 1 unless the data set has such columns. With bias = 0 ther
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,19 @@ from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import Features, Floats, Int32s, Ints, dot
-from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem, check_key_lengths
+from distdual.problems.base import BiasKinks, Constraints, Keys, Magnitude, Offenders, Problem, check_key_lengths
+from distdual.problems.free_bias import hinge_kinks
 from distdual.problems.linear import (
-    check_bias,
+    FREE,
     check_class_cost,
+    check_free_bias,
     check_two_labels,
+    constant_of,
     costs_by_class,
     linear_magnitude,
     linear_rows,
     scores,
+    unit_for,
 )
 
 
@@ -33,6 +37,7 @@ class Binary(Problem):
     kind: ClassVar[str] = "binary"
     data_spec: ClassVar[DataSpec] = DataSpec(n_classes=2)
     estimator: ClassVar[str | None] = "SVC"
+    has_boundary: ClassVar[bool] = True
     uses_margin: ClassVar[bool] = True
     many_constraints: ClassVar[bool] = False
     takes_map: ClassVar[bool] = True
@@ -41,31 +46,56 @@ class Binary(Problem):
     classes: tuple[str, ...]
     """The negative and the positive label."""
 
-    bias: float = 0.0
-    """The constant feature v of the bias weight; 0 for none. The bias weight is regularised like all others."""
+    bias: float | str = 0.0
+    """The constant feature v of the bias weight, which is regularised like all others; 0 for none; "free" for a bias
+    that is not regularised."""
+
+    bias_unit: float = 0.0
+    """The constant feature of a free bias, which decides only how fast it converges; 0 chooses it by the data set."""
 
     class_cost: Mapping[str, float] = field(default_factory=dict)
     """What a unit of slack costs in a class, by label; 1 for a label that is not named."""
 
     def __post_init__(self) -> None:
         check_two_labels(self.kind, self.classes)
-        check_bias(self.bias)
+        check_free_bias(self.bias, self.bias_unit)
         check_class_cost(self.class_cost, self.classes)
 
     @property
     def n_weights(self) -> int:  # type: ignore[override]
-        return self.n_features + (self.bias != 0)
+        return self.n_features + (self.constant != 0)
+
+    @property
+    def constant(self) -> float:
+        """The constant feature of the bias weight; 0 for none."""
+        return constant_of(self.bias, self.bias_unit)
+
+    @property
+    def free_bias(self) -> float:  # type: ignore[override]
+        return self.constant if self.bias == FREE else 0.0
+
+    def fitted_to(self, norm: float) -> Self:
+        is_open = self.bias == FREE and not self.bias_unit
+        return replace(self, bias_unit=unit_for(norm, self.n_features)) if is_open else self
 
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
+        if self.free_bias:
+            residual = self._margins(shard) - np.where(shard.y == 1, 1.0, -1.0) * scores(w, shard, self.constant)
+            slack = np.where(residual <= 0.0, 0.0, residual)  # a NaN stays
+            return Offenders(slack, Keys.none(shard.n_examples), residual=residual)
         slack = np.empty(shard.n_examples)
-        bias_score = float(np.float32(self.bias)) * w[-1] if self.bias else 0.0
+        bias_score = self.constant * w[-1] if self.constant else 0.0
         margin = np.ones(1) if shard.margin is None else shard.margin
         find_slacks(shard.x, shard.y, margin, w, bias_score, slack)
         return Offenders(slack, Keys.none(shard.n_examples))
 
     def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:  # noqa: ARG002 - known from the shard alone
         margin = 1.0 if shard.margin is None else float(np.abs(shard.margin).max(initial=0.0))
-        return linear_magnitude(shard, self.bias, margin)
+        return linear_magnitude(shard, self.constant, margin)
+
+    def bias_kinks(self, shard: Shard, found: Offenders, cost: Floats, most: int) -> BiasKinks:
+        assert found.residual is not None
+        return hinge_kinks(found.residual, shard.y == 1, cost, most)
 
     def costs(self, shard: Shard) -> Floats:
         return costs_by_class(self.class_cost, self.classes, shard)
@@ -75,7 +105,7 @@ class Binary(Problem):
             shard.first + chosen,
             self.costs(shard)[chosen],
             self._margins(shard)[chosen],
-            linear_rows(shard, chosen, np.where(shard.y[chosen] == 1, 1.0, -1.0), self.n_weights, self.bias),
+            linear_rows(shard, chosen, np.where(shard.y[chosen] == 1, 1.0, -1.0), self.n_weights, self.constant),
             keys,
         )
 
@@ -83,11 +113,11 @@ class Binary(Problem):
         check_key_lengths(shard, keys, 0)
 
     def predict(self, w: Floats, shard: Shard) -> NDArray[np.int32]:
-        return (scores(w, shard, self.bias) > 0).astype(np.int32)
+        return (scores(w, shard, self.constant) > 0).astype(np.int32)
 
     def decision(self, w: Floats, shard: Shard) -> Floats:
         """Above 0 for the second class."""
-        return scores(w, shard, self.bias)
+        return scores(w, shard, self.constant)
 
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
         return {"n": float(len(y)), "accuracy": float((y == predicted).sum())}

@@ -1,6 +1,7 @@
 """Helpers of the problems whose examples are single feature vectors."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from distdual.kernels.row_copies import copied
 from distdual.kernels.rows import Features, Floats, Ints, ReferredRows, dot
 from distdual.problems.base import Magnitude
 
+FREE = "free"  # the value of `bias` for one that is not regularised
+
 
 def check_bias(bias: float) -> None:
     if not np.isfinite(np.float32(bias)):
@@ -22,6 +25,39 @@ def check_two_labels(kind: str, classes: tuple[str, ...]) -> None:
     if len(classes) != 2:
         found = ", ".join(classes) or "none"
         raise InputError(f"a {kind} problem needs a data set with two labels; this one has {found}")
+
+
+def check_free_bias(bias: float | str, unit: float) -> None:
+    """The same where the bias can be free."""
+    if not isinstance(bias, str):
+        check_bias(bias)
+    elif bias != FREE:
+        raise InputError(f'problem.bias must be a number or "{FREE}", got {bias!r}')
+    if not 0 <= np.float32(unit) < np.inf:
+        raise InputError(f"problem.bias_unit must be positive and finite, or 0, got {unit}")
+    if unit and not isinstance(bias, str):
+        raise InputError(
+            f'problem.bias_unit is for problem.bias = "{FREE}"; the constant feature is problem.bias itself'
+        )
+
+
+def constant_of(bias: float | str, unit: float) -> float:
+    """The constant feature of the bias weight, as rows store it; 0 for none."""
+    return float(np.float32((unit or 1.0) if isinstance(bias, str) else bias))
+
+
+def constant_feature(problem: Any) -> float:
+    """The constant feature of the bias weight of a linear problem; 0 for none."""
+    return constant_of(problem.bias, getattr(problem, "bias_unit", 0.0))
+
+
+def unit_for(norm: float, n_features: int) -> float:
+    """The constant feature of a free bias, for rows of at most this norm: a power of two, well below most rows' norms.
+
+    A larger one slows the ascent, as rows become alike; a smaller one the centring of the bias, where data are few.
+    """
+    size = min(norm, float(n_features))
+    return float(np.exp2(np.clip(np.round(0.5 * np.log2(size)), -100, 100))) if 0 < size < np.inf else 1.0
 
 
 def check_class_cost(class_cost: Mapping[str, float], classes: tuple[str, ...]) -> None:

@@ -15,7 +15,7 @@ from distdual.feature_maps.feature_map import FeatureMap
 from distdual.feature_maps.quality import Quality
 from distdual.kernels.rounding import row_norm_bound
 from distdual.kernels.rows import Floats, Ints
-from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
+from distdual.problems.base import BiasKinks, Constraints, Keys, Magnitude, Offenders, Problem
 
 MAP = "feature_map"  # the key of a problem's description
 CERTIFIES = "the problem on mapped features, which the map in this folder defines"
@@ -56,6 +56,17 @@ class Mapped(Problem):
     @property
     def many_constraints(self) -> bool:  # type: ignore[override]
         return self.problem.many_constraints
+
+    @property
+    def has_boundary(self) -> bool:  # type: ignore[override]
+        return self.problem.has_boundary
+
+    @property
+    def free_bias(self) -> float:  # type: ignore[override]
+        return self.problem.free_bias
+
+    def bias_kinks(self, shard: Shard, found: Offenders, cost: Floats, most: int) -> BiasKinks:
+        return self.problem.bias_kinks(shard, found, cost, most)
 
     @property
     def n_weights(self) -> int:  # type: ignore[override]

@@ -41,6 +41,7 @@ class Multiclass(Problem):
     kind: ClassVar[str] = "multiclass"
     estimator: ClassVar[str | None] = "SVC"
     takes_map: ClassVar[bool] = True
+    has_boundary: ClassVar[bool] = True
     oracle_work: ClassVar[float] = 2.0
     reads_often: ClassVar[bool] = True
 

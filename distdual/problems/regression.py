@@ -6,8 +6,8 @@
 Only one side can be violated at a time, so the two slacks of the textbook are one: their sum is their maximum.
 """
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,17 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import Floats, Int32s, Ints
-from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem, check_key_lengths
-from distdual.problems.linear import check_bias, linear_magnitude, linear_rows, scores
+from distdual.problems.base import BiasKinks, Constraints, Keys, Magnitude, Offenders, Problem, check_key_lengths
+from distdual.problems.free_bias import tube_kinks
+from distdual.problems.linear import (
+    FREE,
+    check_free_bias,
+    constant_of,
+    linear_magnitude,
+    linear_rows,
+    scores,
+    unit_for,
+)
 from distdual.schema import below
 
 
@@ -33,8 +42,12 @@ class Regression(Problem):
     n_features: int
     classes: tuple[str, ...] = ()
 
-    bias: float = 0.0
-    """The constant feature v of the bias weight; 0 for none. The bias weight is regularised like all others."""
+    bias: float | str = 0.0
+    """The constant feature v of the bias weight, which is regularised like all others; 0 for none; "free" for a bias
+    that is not regularised."""
+
+    bias_unit: float = 0.0
+    """The constant feature of a free bias, which decides only how fast it converges; 0 chooses it by the data set."""
 
     epsilon: float = 0.1
     """Errors up to this cost nothing."""
@@ -42,29 +55,48 @@ class Regression(Problem):
     def __post_init__(self) -> None:
         if self.classes:
             raise InputError("a regression problem needs a data set with numbers for labels")
-        check_bias(self.bias)
+        check_free_bias(self.bias, self.bias_unit)
         if not 0 <= self.epsilon < np.inf:
             raise InputError(f"problem.epsilon must be at least 0 and finite, got {self.epsilon}")
 
     @property
     def n_weights(self) -> int:  # type: ignore[override]
-        return self.n_features + (self.bias != 0)
+        return self.n_features + (self.constant != 0)
+
+    @property
+    def constant(self) -> float:
+        """The constant feature of the bias weight; 0 for none."""
+        return constant_of(self.bias, self.bias_unit)
+
+    @property
+    def free_bias(self) -> float:  # type: ignore[override]
+        return self.constant if self.bias == FREE else 0.0
+
+    def fitted_to(self, norm: float) -> Self:
+        is_open = self.bias == FREE and not self.bias_unit
+        return replace(self, bias_unit=unit_for(norm, self.n_features)) if is_open else self
 
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
         slack, side = np.empty(shard.n_examples), np.empty(shard.n_examples, dtype=np.int32)
-        find_sides(scores(w, shard, self.bias), shard.y, self.epsilon, slack, side)
-        return Offenders(slack, Keys(np.arange(shard.n_examples + 1), side))
+        score = scores(w, shard, self.constant)
+        find_sides(score, shard.y, self.epsilon, slack, side)
+        keys = Keys(np.arange(shard.n_examples + 1), side)
+        return Offenders(slack, keys, residual=shard.y - score if self.free_bias else None)
 
     def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:  # noqa: ARG002 - known from the shard alone
         margin = float(np.abs(shard.y).max(initial=0.0)) + self.epsilon
-        return linear_magnitude(shard, self.bias, margin)._replace(stacked=self.epsilon)
+        return linear_magnitude(shard, self.constant, margin)._replace(stacked=self.epsilon)
+
+    def bias_kinks(self, shard: Shard, found: Offenders, cost: Floats, most: int) -> BiasKinks:  # noqa: ARG002
+        assert found.residual is not None
+        return tube_kinks(found.residual, self.epsilon, cost, most)
 
     def costs(self, shard: Shard) -> Floats:
         return np.ones(shard.n_examples) if shard.cost is None else shard.cost
 
     def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
         sign = np.where(keys.values == 0, 1.0, -1.0)
-        rows = linear_rows(shard, chosen, sign, self.n_weights, self.bias)
+        rows = linear_rows(shard, chosen, sign, self.n_weights, self.constant)
         return Constraints(
             shard.first + chosen, self.costs(shard)[chosen], sign * shard.y[chosen] - self.epsilon, rows, keys
         )
@@ -74,10 +106,10 @@ class Regression(Problem):
         below(f"shard {shard.number}: the key of a constraint", keys.values, 2)
 
     def predict(self, w: Floats, shard: Shard) -> Floats:
-        return scores(w, shard, self.bias)
+        return scores(w, shard, self.constant)
 
     def decision(self, w: Floats, shard: Shard) -> Floats:
-        return scores(w, shard, self.bias)
+        return scores(w, shard, self.constant)
 
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
         off = predicted - y

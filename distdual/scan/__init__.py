@@ -8,5 +8,6 @@ expansion_scan      one shard for an exact kernel: offenders, and its share of b
 group_members_file  files that record which examples a group's row combines
 recent_offenders    violated constraints among the latest offenders, without inference
 loss_error          the rounding of a shard's loss, and what no exact oracle returns
+selection           the example nearest to the decision boundary, of every few
 scan                the scan of one shard, and its report
 """

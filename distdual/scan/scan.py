@@ -11,8 +11,8 @@ from distdual.data.shard import Shard
 from distdual.data.storage.location import Location
 from distdual.data.training_data import TrainingData
 from distdual.errors import InputError
-from distdual.kernels.rows import Floats, Ints, product
-from distdual.problems.base import Constraints, Magnitude, Offenders, Problem
+from distdual.kernels.rows import Bools, Floats, Ints, product
+from distdual.problems.base import BiasKinks, Constraints, Magnitude, Offenders, Problem
 from distdual.problems.constraint_hash import Identities, are_new, identities
 from distdual.problems.latent.base import Completed
 from distdual.problems.user.problem import UserProblem
@@ -20,6 +20,7 @@ from distdual.scan.cv_folds import Fold
 from distdual.scan.group_members_file import Notes
 from distdual.scan.loss_error import LossError, checked, loss_error, upper_loss
 from distdual.scan.recent_offenders import recent_offenders
+from distdual.scan.selection import selected
 from distdual.scan.shard_reader import Loaded, Openable, made_lean, streamed
 from distdual.scan.slack import EXAMPLE, Slack
 from distdual.scan.slack_groups import fingerprints, group_members, group_rows
@@ -54,6 +55,8 @@ class Scan:
     notes: Notes | None = None  # where to record the members of each group's row
     recent: tuple[Notes, ...] = ()  # if any, search only these offenders, without inference
     fold: Fold | None = None  # examples to leave out
+    pool: int = 1  # of so many neighbours, the nearest to the decision boundary may bring a constraint
+    search: int = 0  # kinks of the loss along a free bias to report, at most
     ticket: int = 0  # identifies a pending scan; repeated in its report
 
     @property
@@ -78,6 +81,7 @@ class ShardReport(NamedTuple):
     error: LossError = LossError()  # how far rounding can have put `loss` off
     magnitude: Magnitude = Magnitude()  # of the examples scanned
     relaxed: float = 0.0  # the part of `loss` that inference leaves open: Σ cost_i (bound_i − ξ_i of its output)
+    kinks: BiasKinks | None = None  # the loss along a free bias, if asked for
 
 
 def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> ShardReport:
@@ -93,9 +97,9 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
     if isinstance(problem, UserProblem):
         problem.check_offenders(shard, found)
     if scan.fold is not None:
-        left_out = scan.fold.holds(np.arange(shard.first, shard.first + shard.n_examples))
-        bound = None if found.bound is None else np.where(left_out, 0.0, found.bound)
-        found = found._replace(slack=np.where(left_out, 0.0, found.slack), bound=bound)
+        gone = left_out(shard, scan.fold)
+        bound = None if found.bound is None else np.where(gone, 0.0, found.bound)
+        found = found._replace(slack=np.where(gone, 0.0, found.slack), bound=bound)
     costs = problem.costs(shard)
     found = checked(problem, shard, found, w)
     loss, relaxed = upper_loss(costs, found)
@@ -105,7 +109,8 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
             f"shard {shard.number}, row {row}: the loss is {found.slack[row]}; "
             "its features are NaN, infinite or too large"
         )
-    constraints, shown = offending(problem, shard, found, scan)
+    allowed = selected(problem, w, shard, scan.pool) if scan.pool > 1 else True
+    constraints, shown = offending(problem, shard, found, scan, allowed)
     size = problem.magnitude(shard, found)._replace(cost=float(costs.max(initial=0.0)))
     return ShardReport(
         shard.number,
@@ -123,13 +128,28 @@ def scan_shard(problem: Problem, loaded: Loaded, w: Floats, scan: Scan) -> Shard
         error=loss_error(size, costs, loss),
         magnitude=size,
         relaxed=relaxed,
+        kinks=problem.bias_kinks(shard, found, kept_costs(costs, shard, scan), scan.search) if scan.search else None,
     )
 
 
-def offending(problem: Problem, shard: Shard, found: Offenders, scan: Scan) -> tuple[Constraints, Ints]:
-    """Return the new violated constraints, one per example or per group, and the examples they cover."""
+def left_out(shard: Shard, fold: Fold) -> Bools:
+    return fold.holds(np.arange(shard.first, shard.first + shard.n_examples))
+
+
+def kept_costs(costs: Floats, shard: Shard, scan: Scan) -> Floats:
+    """The costs of examples, 0 for those that the fold leaves out."""
+    return costs if scan.fold is None else np.where(left_out(shard, scan.fold), 0.0, costs)
+
+
+def offending(
+    problem: Problem, shard: Shard, found: Offenders, scan: Scan, allowed: Bools | bool
+) -> tuple[Constraints, Ints]:
+    """Return the new violated constraints, one per example or per group, and the examples they cover.
+
+    With slacks of their own, only examples `allowed` bring any.
+    """
     if scan.slack.is_example:
-        violated = np.flatnonzero(found.slack > 0)
+        violated = np.flatnonzero((found.slack > 0) & allowed)
         keys = found.keys.take(violated)
         new = np.flatnonzero(are_new(identities(shard.first + violated, keys), scan.known))
         return problem.constraints_of(shard, violated[new], found), violated[new]

@@ -11,8 +11,10 @@ active_set    the subproblem of one large group
 group_step    one ascent step on a group
 extrapolate   steps along the direction of several sweeps
 sweep         sweeps of coordinate ascent over groups
+tracking      new constraints of a stream, each followed by visits to random ones
 free_set_cg   conjugate gradients on the free α
 gap           the relative duality gap, and when it certifies
 ascent_plan   limits of one ascent
+balance       balanced α where the bias is free
 solver        the warm-started maximiser of D(α)
 """

@@ -19,3 +19,4 @@ class Ascent:
     trusting: bool = False  # … unless scans have shown how far off UB′ is
     revisits: int = 0  # instead of sweeps: visits to random groups per new constraint
     chunk: int = 0  # new constraints between such visits; 0: all at once
+    process: bool = True  # a step on each new constraint before them

@@ -1,6 +1,7 @@
 """R(w), R*(v) and D(α) with a bound on their rounding, for data, weights and α taken as exact numbers."""
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ class Mass(NamedTuple):
 
 def penalty(prior: Prior, w: Floats) -> Enclosed:
     """R(w)."""
-    off = w if prior.mean is None else w - prior.mean
+    off = prior.away(w)
     if not prior.full:
         scaled = off if prior.precision is None else prior.precision * off
         return enclosed_product(off, scaled, 4.0).times(0.5)
@@ -30,8 +31,15 @@ def penalty(prior: Prior, w: Floats) -> Enclosed:
     return Enclosed(0.5 * float(value), gamma(2.0 * len(w) + 8.0) * float(size)) if np.isfinite(size) else UNKNOWN_VALUE
 
 
-def conjugate(prior: Prior, v: Floats, off: float = 0.0) -> Enclosed:
-    """R* at any vector within `off` of v: R*(v + δ) ≤ R*(v) + ⟨w, δ⟩ + 1/2 δᵀ Λ⁻¹ δ. Only its upper side is proven."""
+def conjugate(prior: Prior, v: Floats, off: float = 0.0, reach: float = 0.0) -> Enclosed:
+    """R* at any vector within `off` of v: R*(v + δ) ≤ R*(v) + ⟨w, δ⟩ + 1/2 δᵀ Λ⁻¹ δ. Only its upper side is proven.
+
+    A free bias of which |b| ≤ `reach` is known adds reach · |v_b|.
+    """
+    if prior.free:
+        rest = conjugate(replace(prior, free=0.0), np.append(v[:-1], 0.0), off)
+        imbalance = abs(float(v[-1]))
+        return rest.plus(Enclosed(MARGIN * reach * imbalance if imbalance else 0.0, reach * off if off else 0.0))
     if prior.plain:
         square = enclosed_product(v, v)
         return square.times(0.5).wider((root(square.high) + 0.5 * off) * off * MARGIN)
@@ -62,15 +70,30 @@ def least_precision(prior: Prior) -> float:
     return max(prior.least_precision, math.ulp(0.0)) / MARGIN
 
 
-def dual(prior: Prior, linear: Enclosed, v: Floats, mass: Mass, size: Magnitude) -> Enclosed:
+def reach_of(prior: Prior, size: Magnitude, upper: float) -> float:
+    """A bound on |b| at an optimum with a free bias, where P(w*) ≤ `upper`.
+
+    Some example of either sign has α > 0 there, so |b c| ≤ max |l| + max ||x|| ||w*||, and R(w*) ≤ P(w*).
+    """
+    if not prior.free:
+        return 0.0
+    if not upper < math.inf:
+        return math.inf
+    centre = 0.0 if prior.mean is None else norm_bound(prior.mean)
+    norm = centre + root(2.0 * max(0.0, upper) / least_precision(prior))
+    return MARGIN * (size.margin + size.row * norm) / prior.free
+
+
+def dual(prior: Prior, linear: Enclosed, v: Floats, mass: Mass, size: Magnitude, upper: float = math.inf) -> Enclosed:
     """D(α) from Σ α l and v = Σ α x as computed; its lower side is proven.
 
-    ||v̂ − v|| ≤ γ Σ α ||x||, and rounding puts each margin off by at most γ |l|.
+    ||v̂ − v|| ≤ γ Σ α ||x||, and rounding puts each margin off by at most γ |l|. `upper`, a bound of P(w*), bounds what
+    rounding of Σ α x_b = 0 can do where the bias is free.
     """
     rounded = gamma(mass.terms + size.terms)
     off = rounded * mass.alpha * max(size.row, 1.0) if mass.alpha else 0.0
     off_linear = rounded * mass.alpha * size.margin if mass.alpha else 0.0
-    return linear.wider(off_linear).plus(conjugate(prior, v, MARGIN * off), -1.0)
+    return linear.wider(off_linear).plus(conjugate(prior, v, MARGIN * off, reach_of(prior, size, upper)), -1.0)
 
 
 def lower_bound(prior: Prior, found: Enclosed) -> Enclosed:

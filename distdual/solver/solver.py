@@ -10,6 +10,7 @@ from distdual.kernels.rounding import MARGIN, Enclosed, enclosed_product
 from distdual.kernels.rows import Floats, Ints, product
 from distdual.problems.base import Constraints, Magnitude
 from distdual.solver.ascent_plan import UNLIMITED_SWEEPS, Ascent
+from distdual.solver.balance import Balanced, balanced_dual, better, last_column, scaled_to_balance
 from distdual.solver.cache import ConstraintCache, View
 from distdual.solver.extrapolate import PACE
 from distdual.solver.free_set_cg import ascend_face
@@ -27,10 +28,12 @@ from distdual.solver.sweep import (
     sweep_shared,
     sweep_single,
 )
+from distdual.solver.tracking import track
 
 NEARLY = 4.0  # multiple of the tolerance that UB′ may be when the gap is within it
 MOST_OFF = 100.0  # largest ratio of the gap to that of UB′ for UB′ to be useful
 FIRST_JOINT_SWEEP = 4  # full sweeps after which the free α are moved together; then twice as many, and so on
+MIN_CHUNK = 32  # new constraints of groups between visits, to spare calls
 SWEEP_WORK = 1000  # fixed cost of a sweep, in updates
 EASY = 16.0  # mean C ||x||² of the first stage on the way to a large C: about as many visits take α from 0 to C
 NO_MEAN: Floats = np.empty(0)
@@ -48,7 +51,7 @@ class Solver:
     """Owns the cache, α and w. α stays feasible and w = ∇R*(Σ α x) at all times; D(α) never falls."""
 
     def __init__(self, C: float, seed: int, prior: Prior, room: Room = ROOM) -> None:
-        self.prior = prior
+        self.prior = prior = prior.for_steps()
         self.C = C
         self.cache = ConstraintCache(C, prior, room)
         self.v: Floats = np.zeros(prior.n_weights)
@@ -57,8 +60,8 @@ class Solver:
         self.reached = -np.inf  # D at that point
         self.trust = np.inf  # ratio of the true gap to `claim` at the last check; infinity: unknown
         self.mean: Floats = np.empty(0)  # of w over the last full sweep, if nothing changed since
-        self.average: Floats = np.zeros(prior.n_weights)  # Σ of w over process steps, see `reprocess`
-        self.n_averaged = 0
+        self.average: Floats = np.zeros(prior.n_weights)  # w̄ over the last visits of `reprocess` …
+        self.n_averaged = 0  # … that many; 0 before
         self.updates = 0
         self.random = np.random.default_rng([seed, 1]).integers(1, 2**63, size=1, dtype=np.uint64)
         self.sample = np.random.default_rng([seed, 2])
@@ -66,6 +69,8 @@ class Solver:
         self.should_stop: Callable[[], bool] = lambda: False
         self.magnitude = Magnitude()  # of all examples that constraints in the cache come from
         self.combined: Callable[[], tuple[int, int]] = lambda: (1, 0)  # most examples of a row; rows made of others
+        self.ceiling = np.inf  # an upper bound of P(w*), which bounds a free bias
+        self.even: Balanced | None = None  # α as `settle` left it
         self.lower, self.rounding = -np.inf, 0.0  # the lower bound, and what it leaves for rounding
         self.offer(self.proven_dual())
 
@@ -105,8 +110,11 @@ class Solver:
     def _double(self) -> None:
         """Double the bounds of α, and move α towards its double as far as D grows."""
         self.stage *= 2.0
-        bend = product(self.w, self.w)
-        slope = self.dual_objective() - 0.5 * bend
+        v = self.w.copy()
+        if self.prior.free:
+            v[-1] = self.excess
+        bend = product(v, v)
+        slope = product(self.cache.margin.view, self.cache.alpha.view) - product(v, self.w)
         self.cache.alpha.view[:] *= 1.0 + (min(1.0, max(0.0, slope / bend)) if bend > 0.0 else 1.0)
         self.mean = NO_MEAN
         self.bound()
@@ -116,13 +124,27 @@ class Solver:
         return self.sweep(self._groups(slots)).gain if len(slots) else 0.0
 
     def reprocess(self, slots: Ints, plan: Ascent) -> None:
-        """Process new constraints in chunks, each followed by visits to random groups (Usunier et al., Alg. 2)."""
-        for begin in range(0, len(slots), plan.chunk or max(1, len(slots))):
-            chunk = slots[begin : begin + plan.chunk] if plan.chunk else slots
-            self.process(chunk)
-            self.sweep(self.sample.integers(self.cache.n_groups, size=plan.revisits * len(chunk)))
-            self.average += len(chunk) * self.w
-            self.n_averaged += len(chunk)
+        """Take in new constraints one by one, each followed by visits to random ones (Usunier et al., Alg. 1 and 2).
+
+        Where constraints share slacks, visits are to groups, after each chunk of new constraints.
+        """
+        if not len(slots):
+            return
+        self.n_averaged = plan.revisits
+        if self.cache.single and plan.chunk == 1:
+            view = self._arrays()
+            columns = (view.space, view.rows, view.margin, view.alpha, view.curve, view.most)
+            state = (self.random, self.w, self.v, self.average)
+            track(*columns, slots, plan.revisits, plan.process, *state)
+            self.updates += len(slots) * (plan.revisits + plan.process)
+            return
+        size = max(plan.chunk, MIN_CHUNK) if plan.chunk else len(slots)
+        for begin in range(0, len(slots), size):
+            chunk = slots[begin : begin + size]
+            if plan.process:
+                self.process(chunk)
+            self.average[:] = 0.0
+            self.sweep(self.sample.integers(self.cache.n_groups, size=plan.revisits * len(chunk)), self.average)
 
     def ascend(self, plan: Ascent, gained: float = 0.0, spent: float = 0.0) -> float:
         """Improve α according to `plan`, and return the cached problem's gap or an estimate of it.
@@ -142,8 +164,9 @@ class Solver:
             self.claim = gap = relative_gap(sweep.estimate, self.reached)
             if gap <= NEARLY * plan.tolerance and plan.confirm:
                 gap = self._confirmed_gap(gap, trusting=plan.trusting)
-            if gap <= plan.tolerance:
+            if gap <= plan.tolerance and self.excess**2 <= plan.tolerance * abs(self.reached):
                 break
+            self._recentre()
             gain, work = self._sweep_active(sweep)
             if turn == due and gap * gap <= plan.tolerance * before:  # one more turn is enough
                 due += 1
@@ -201,9 +224,59 @@ class Solver:
         self.updates += cost
         return gain, cost
 
+    @property
+    def excess(self) -> float:
+        """Σ α x_b of a free bias, up to accumulated rounding; 0 without one."""
+        return float(self.w[-1] - self.prior.centre[-1]) if self.prior.free else 0.0
+
+    def _recentre(self) -> None:
+        """Move the centre of a free bias by the imbalance that steps have left (method of multipliers)."""
+        excess = self.excess
+        if excess:
+            self.prior.centre[-1] += excess
+            self.w[-1] += excess
+
+    def settle(self) -> None:
+        """Balance α where the bias is free; D does not fall below that of the last balanced α."""
+        if not self.prior.free or not len(self.cache):
+            return
+        alpha, margin, old = self.cache.alpha.view, self.cache.margin.view, self._evened()
+        if old is not None and np.array_equal(alpha, old.alpha):
+            return
+        self._recentre()
+        view = self._arrays()
+        made, v = (
+            scaled_to_balance(alpha, view.most, last_column(view.rows, self.prior.n_weights)),
+            np.empty_like(self.v),
+        )
+        add_rows(view.rows, made, v)
+        new = Balanced(made, v, balanced_dual(self.prior, margin, made, v))
+        self._even_out(new if old is None else better(self.prior, margin, old, new))
+
+    def _evened(self) -> Balanced | None:
+        """What `settle` left, with α = 0 for constraints inserted since."""
+        old, n = self.even, len(self.cache)
+        if old is None or len(old.alpha) == n:
+            return old
+        return old._replace(alpha=np.concatenate([old.alpha, np.zeros(n - len(old.alpha))]))
+
+    def _even_out(self, chosen: Balanced) -> None:
+        self.even = chosen._replace(v=chosen.v.copy())
+        self.cache.alpha.view[:] = chosen.alpha
+        self.v[:] = chosen.v
+        self.w[:] = self.prior.weights(self.v)
+
+    def meet_upper(self, upper: float) -> None:
+        """Learn an upper bound of P(w*)."""
+        self.ceiling = min(self.ceiling, upper)
+        if self.prior.free:
+            self.bound()
+
     def bound(self) -> float:
         """Rebuild v and w from α and return `lower`: D(α), which holds for the full problem."""
-        if len(self.cache):
+        if self.prior.free:
+            self.settle()
+        elif len(self.cache):
             view = self._arrays()
             add_rows(view.rows, view.alpha, self.v)
             self.w[:] = self.prior.weights(self.v)
@@ -225,7 +298,8 @@ class Solver:
         together = members * max(1.0, self.magnitude.cost) if members > 1 else 1.0
         mass = Mass(MARGIN * together * float(alpha.sum()), np.count_nonzero(alpha) + members + remixed + 4.0)
         linear = enclosed_product(self.cache.margin.view, alpha)
-        return lower_bound(self.prior, dual(self.prior, linear, self.v, mass, self.magnitude))
+        found = dual(self.prior, linear, self.v, mass, self.magnitude, self.ceiling)
+        return lower_bound(self.prior, found)
 
     def cache_upper(self) -> float:
         """Return P of the cached constraints at the candidate weights, which steers the solver but is not a bound."""
@@ -254,6 +328,7 @@ class Solver:
     def start_from(self, constraints: Constraints, alpha: Floats, references: Sequence[Ints] = ()) -> None:
         """Insert constraints with their α, which the caller has made feasible."""
         slots = self.insert(constraints, references=references)
+        self.even = None
         if len(slots) < len(alpha):
             raise InputError(f"solver.start: {len(alpha) - len(slots)} of its support constraints are there twice")
         self.cache.alpha.view[slots] = alpha
@@ -261,6 +336,8 @@ class Solver:
 
     def change_capacity(self, C: float) -> None:
         """Change C, and scale α with it: α stays feasible, and α at its bound stays there."""
+        self.settle()
+        self.even, self.ceiling = None, np.inf
         cache, scale = self.cache, C / self.cache.C
         before, most = cache.C * cache.cost.view, C * cache.cost.view
         cache.C = self.C = C
@@ -276,7 +353,7 @@ class Solver:
 
     def replace(self, constraints: Constraints, alpha: Floats, references: Sequence[Ints] = ()) -> None:
         """Replace all constraints of examples by these, with the same Σ α x and Σ α l, so that nothing else changes."""
-        beta = self.multipliers()
+        beta, self.even = self.multipliers(), None
         self.cache.clear()
         slots = self.insert(constraints, references=references)
         self.cache.alpha.view[slots] = alpha
@@ -288,6 +365,7 @@ class Solver:
 
         No constraint of `parts` is in `stay`. `lower` is reset.
         """
+        self.even, self.ceiling = None, np.inf
         if len(stay) < len(self.cache):
             self.cache.keep(stay)
         if len(alpha):
@@ -299,7 +377,10 @@ class Solver:
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The state besides the cache: arrays, and values that JSON can hold apart from infinities."""
+        self.settle()
         numbers = {name: getattr(self, name) for name in SAVED_NUMBERS} | {"magnitude": list(self.magnitude)}
+        if self.prior.free:
+            numbers |= {"centre": float(self.prior.centre[-1]), "ceiling": self.ceiling}
         return {name: getattr(self, name) for name in SAVED_ARRAYS}, {
             **numbers,
             "sample": self.sample.bit_generator.state,
@@ -312,6 +393,10 @@ class Solver:
         for name in SAVED_NUMBERS:
             setattr(self, name, values[name])
         self.magnitude = Magnitude(*values["magnitude"])
+        if self.prior.free:
+            self.prior.centre[-1], self.ceiling = values["centre"], values["ceiling"]
+            alpha = self.cache.alpha.view.copy()
+            self.even = Balanced(alpha, self.v.copy(), balanced_dual(self.prior, self.cache.margin.view, alpha, self.v))
         self.sample.bit_generator.state = values["sample"]
 
     def multipliers(self) -> Floats:
@@ -325,10 +410,10 @@ class Solver:
         """Return the weights to scan with and to certify, made feasible.
 
         These are the average over the last full sweep, whose P is lower than that of its last w, or else w itself.
-        With `averaged`, they are w̄ over all process steps.
+        With `averaged`, they are w̄ over the last visits of `reprocess`.
         """
         if averaged and self.n_averaged:
-            return self.prior.feasible(self.average / self.n_averaged)
+            return self.prior.feasible(self.average)
         return self.prior.feasible(self.mean if self.mean.any() else self.w)
 
     @property
@@ -338,9 +423,12 @@ class Solver:
 
     def prune(self, idle: int) -> int:
         """Drop constraints whose α has been 0 for more than `idle` prunings, if that pays; return how many."""
+        self.settle()
         dropped = self.cache.prune(idle)
         if dropped:
             self._view = None
+            if self.even is not None:
+                self.even = self.even._replace(alpha=self.cache.alpha.view.copy())
         return dropped
 
     def _groups(self, slots: Ints) -> Ints:
@@ -366,13 +454,15 @@ class Solver:
             found = sweep_shared(*columns, *groups, order, self.w, self.v, active, mean)
         gain, loss, n_active = found
         self.updates += len(chosen)
-        return SweepResult(gain, self.prior.penalty(self.w) + loss, active[:n_active])
+        penalty = self.prior.penalty(self.w) + self.prior.off_centre(self.w)
+        return SweepResult(gain, penalty + loss, active[:n_active])
 
     def dual_objective(self) -> float:
         """Return D(α) at the current v, which is free of accumulated rounding only after `bound`."""
         linear = product(self.cache.margin.view, self.cache.alpha.view)
         if self.prior.plain:
-            return linear - 0.5 * product(self.w, self.w)
+            centre = float(self.prior.centre[-1]) if self.prior.free else 0.0
+            return linear - 0.5 * product(self.w, self.w) + 0.5 * centre * centre
         if self.prior.full and len(self.cache):
             view = self._arrays()
             add_rows(view.rows, view.alpha, self.v)
