@@ -12,6 +12,8 @@ from distdual.kernels.rounding import Enclosed, gamma, sum_of
 from distdual.kernels.rows import Floats, Ints
 from distdual.scan.expansion_scan import Checked, HeldSupport, Told, check_expansion
 
+PIECES, LEAST = 8, 2000  # most pieces of a shard, which is read for each; and fewest examples of a piece
+
 
 class ExpansionBounds(NamedTuple):
     lower: float
@@ -47,9 +49,20 @@ def checked_shards(
     search: bool,
 ) -> list[Checked]:
     """A pass over all shards. `example` ascends; `place` is that of each among the support rows, or −1 for none."""
-    first, told = dataset.first, []
-    for shard in range(dataset.n_shards):
-        mine = slice(*np.searchsorted(example, first[shard : shard + 2]))
-        known, used = example[mine] - first[shard], np.flatnonzero(place[mine] >= 0)
-        told.append(Told(HeldSupport(known[used], place[mine][used], alpha[mine][used]), known, multiples, C, search))
-    return list(executor.map_shards(check_expansion, range(dataset.n_shards), told))
+    pieces, told = pieces_of_shards(dataset.first), []
+    for shard, begin, end in pieces:
+        start = int(dataset.first[shard]) + begin
+        mine = slice(*np.searchsorted(example, [start, start + end - begin]))
+        known, used = example[mine] - start, np.flatnonzero(place[mine] >= 0)
+        held = HeldSupport(known[used], place[mine][used], alpha[mine][used])
+        told.append(Told(begin, end, held, known, multiples, C, search))
+    return list(executor.map_shards(check_expansion, [shard for shard, _, _ in pieces], told))
+
+
+def pieces_of_shards(first: Ints, most: int | None = None) -> list[tuple[int, int, int]]:
+    """(shard, begin, end) of pieces that keep several workers busy; the same on any cluster."""
+    found = []
+    for shard, n in enumerate(np.diff(first).tolist()):
+        size = max(LEAST, -(-n // PIECES)) if most is None else most
+        found += [(shard, begin, min(begin + size, n)) for begin in range(0, n, size)]
+    return found

@@ -36,7 +36,7 @@ def recompute(model: Model, folder: Location, dataset: Dataset, executor: Execut
     return RecomputedExpansion(
         bounds._replace(lower=0.0) if found else bounds,
         found,
-        [check.shard for check in checks if not check.intact],
+        sorted({check.shard for check in checks if not check.intact}),
         sum(check.bytes_read for check in checks),
         sum(check.gets for check in checks),
     )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from distdual.certificate.bounds import Certificate
-from distdual.certificate.expansion_bounds import bounds_of_expansion, checked_shards
+from distdual.certificate.expansion_bounds import bounds_of_expansion, checked_shards, pieces_of_shards
 from distdual.cluster.base import Executor
 from distdual.config import SolverConfig
 from distdual.coordinator.schedule import INTERRUPTED, Cause, Stop, out_of_time
@@ -108,7 +108,7 @@ class ExpansionTrainer:
         order = np.random.default_rng([self.config.seed, 11]).permutation(len(every))
         stages, n = [list[tuple[int, SearchPiece]]()], 0
         for k in order.tolist():
-            if n >= FIRST_STAGE * 2 ** (len(stages) - 1) * (2 if len(stages) > 1 else 1):
+            if n >= FIRST_STAGE * 2 ** (len(stages) - 1):
                 stages.append([])
                 n = 0
             stages[-1].append(every[k])
@@ -116,15 +116,9 @@ class ExpansionTrainer:
         return stages
 
     def _pieces(self, most: int | None = None) -> list[tuple[int, SearchPiece]]:
-        """All examples: pieces of at most so many, or as many as there are slots for."""
-        found = []
-        first = self.dataset.first
-        per_shard = -(-2 * self.executor.slots // self.dataset.n_shards)
-        for shard in range(self.dataset.n_shards):
-            n = int(first[shard + 1] - first[shard])
-            size = max(1, -(-n // per_shard) if most is None else min(most, n))
-            found += [(shard, SearchPiece(k, min(k + size, n), np.empty(0, np.int64))) for k in range(0, n, size)]
-        return found
+        nothing = np.empty(0, dtype=np.int64)
+        cuts = pieces_of_shards(self.dataset.first, most)
+        return [(shard, SearchPiece(begin, end, nothing)) for shard, begin, end in cuts]
 
     # --- steps
 

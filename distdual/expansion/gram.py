@@ -58,6 +58,7 @@ class Gram:
 
     def widen(self) -> None:
         """Compute all values again in double precision."""
+        self.memory = np.empty((0, 0))  # there may not be room for both
         self.memory = self._reserve(np.float64)
         self._fill(0)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from distdual.data.shard import Shard
 from distdual.feature_maps.kernel_function import dense_matrix
-from distdual.kernels.rounding import Enclosed, enclosed_product, gamma, row_norm_bound
+from distdual.kernels.rounding import UNIT, Enclosed, enclosed_product, gamma, row_norm_bound
 from distdual.kernels.rows import Bools, Features, Floats, Ints
 from distdual.problems.expanded import Expanded, margins, signs
 from distdual.scan.shard_reader import Openable, streamed
@@ -50,7 +50,7 @@ def search_piece(source: Openable, problem: Expanded, w: Floats, shard: int, pie
 
 
 class HeldSupport(NamedTuple):
-    """Support examples of a shard, by their numbers in it, and their places among the support rows."""
+    """Support examples of a piece, and their places among the support rows."""
 
     local: Ints
     place: Ints
@@ -58,10 +58,12 @@ class HeldSupport(NamedTuple):
 
 
 class Told(NamedTuple):
-    """The arguments of a pass for one shard."""
+    """The arguments of a pass for examples begin … end − 1 of a shard; other numbers count from `begin`."""
 
+    begin: int
+    end: int
     held: HeldSupport
-    known: Ints  # examples whose scores are wanted, by their numbers in the shard, ascending
+    known: Ints  # examples whose scores are wanted, ascending
     multiples: Floats  # s
     C: float
     search: bool  # whether offenders are wanted
@@ -72,7 +74,7 @@ class Told(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """One shard's share of P(s w) and of D(α)."""
+    """One piece's share of P(s w) and of D(α)."""
 
     shard: int
     intact: bool
@@ -94,17 +96,20 @@ def check_expansion(source: Openable, problem: Expanded, w: Floats, shard: int, 
 
     Offenders, too, are those of the last.
     """
-    held, known, multiples, C, search = told
+    held, known = told.held, told.known
     with streamed(source, shard, check=False) as loaded:
-        found = loaded.shard
+        found = loaded.shard.piece(told.begin, told.end)
         scores = problem.scores(w, found)
         norm = row_norm_bound(found.x)
         errors = np.array([problem.error(w[:, c], norm) for c in range(w.shape[1])])
         y, l, cost = signs(found), margins(found), problem.costs(found)  # noqa: E741 - the paper's letter
         beta = w[held.place]
-        high = [float(cost @ np.maximum(0.0, l - s * (y * scores[:, 0] - errors[0]))) for s in multiples]
+        own = 4.0 * UNIT * (np.abs(l) + 2.0 * np.abs(scores[:, 0]))  # of the slack's own arithmetic
+        high = [float(cost @ np.maximum(0.0, l + own - s * (y * scores[:, 0] - errors[0]))) for s in told.multiples]
         slack = l - y * scores[:, -1]
-        new = np.setdiff1d(np.flatnonzero(slack > 0), known, assume_unique=True) if search else np.empty(0, np.int64)
+        new = (
+            np.setdiff1d(np.flatnonzero(slack > 0), known, assume_unique=True) if told.search else np.empty(0, np.int64)
+        )
         foreign = unlike_support(found.x.take(held.local), problem.support.take(held.place), problem)
         foreign |= np.sign(beta[:, 0]) != y[held.local]
         return Checked(
@@ -115,7 +120,7 @@ def check_expansion(source: Openable, problem: Expanded, w: Floats, shard: int, 
             np.einsum("ic,ic->c", beta, scores[held.local]),
             np.abs(beta).sum(axis=0) * errors + gamma(len(beta) + 4.0) * np.abs(beta * scores[held.local]).sum(axis=0),
             enclosed_product(held.alpha, l[held.local], 2.0),
-            found.first + held.local[~((held.alpha >= 0) & (held.alpha <= C * cost[held.local] * (1 + 1e-9)))],
+            found.first + held.local[~((held.alpha >= 0) & (held.alpha <= told.C * cost[held.local]))],
             found.first + held.local[foreign],
             scores[known, -1],
             examples_at(problem, found, new),

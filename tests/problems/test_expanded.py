@@ -10,6 +10,7 @@ import pytest
 
 import distdual
 from distdual import train, verify
+from distdual.certificate.expansion_bounds import LEAST, pieces_of_shards
 from distdual.data.prepare.api import prepare_arrays
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
@@ -185,3 +186,11 @@ class TestEstimator:
     def test_several_classes_need_a_low_rank_kernel(self) -> None:
         with pytest.raises(InputError, match="exact kernel needs a binary problem, not multiclass"):
             distdual.SVC(kernel="rbf").fit(X, np.arange(len(X)) % 3)
+
+
+def test_pieces_cover_every_example_once_and_do_not_depend_on_the_cluster() -> None:
+    first = np.array([0, 3, 3 + LEAST, 3 + 12 * LEAST])
+    for most in (None, 7):
+        seen = [first[shard] + np.arange(begin, end) for shard, begin, end in pieces_of_shards(first, most)]
+        np.testing.assert_array_equal(np.concatenate(seen), np.arange(first[-1]))
+    assert max(end - begin for _, begin, end in pieces_of_shards(first, 7)) == 7

@@ -166,6 +166,19 @@ def test_a_problem_whose_examples_are_not_rows_takes_no_kernel() -> None:
         check_takes_map(Latent(n_features=3, classes=("no", "yes")))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["multiclass", "regression", "chain"])
+def test_every_problem_of_rows_takes_a_kernel(kind: str, tmp_path: Path) -> None:
+    radius = (X.astype(np.float64) ** 2).sum(axis=1)
+    y = radius if kind == "regression" else np.digitize(radius, [1.5, 4.0])
+    lengths = np.full(30, 5) if kind == "chain" else None
+    prepare_arrays(X, y, str(tmp_path / "data"), kind, lengths=lengths, shard_bytes=600)
+    found = train(told(tmp_path, problem={"kind": kind}, solver={"gap": 1e-2, "C": 1.0})).certificate
+    assert found["certified"], found["reason"]
+    assert verify(str(tmp_path / "model")).findings == ()
+    assert distdual.predict(str(tmp_path / "model"), str(tmp_path / "data")).score
+
+
 class TestEstimators:
     def test_svc_takes_the_parameters_of_scikit_learn(self) -> None:
         found = distdual.SVC(kernel="rbf", gamma="scale", n_components=40, gap=1e-3).fit(X, RING)
