@@ -21,6 +21,7 @@ async_trainer    the same loop without rounds
 c_path           one run along several values of C
 impute           latent values between two convex problems
 latent_loop      imputing and solving in turn
+run_identity     what must be the same for a run to resume
 checkpoint_schema  the form of what a checkpoint holds
 snapshot         the state of a run as arrays and JSON values
 latent_snapshot  the same for a latent run

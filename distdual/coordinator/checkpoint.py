@@ -27,10 +27,10 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.config import Config
 from distdual.coordinator.checkpoint_schema import MANIFEST_RULE as SCHEMA
 from distdual.coordinator.latent_loop import LatentRun
 from distdual.coordinator.latent_snapshot import LatentState, restore_latent
+from distdual.coordinator.run_identity import check_data, check_run
 from distdual.coordinator.slack_partition import SlackPartition
 from distdual.coordinator.snapshot import State, restore, snapshot_of
 from distdual.coordinator.trainer import Trainer
@@ -40,16 +40,13 @@ from distdual.data.storage.location import Location, StorageError
 from distdual.data.storage.npy_io import BAD_ZIP, unzip
 from distdual.errors import ClusterError, InputError, Suspended
 from distdual.model.io import CHECKPOINT, MANIFEST, begin_run, check_output, read_json, to_json
-from distdual.problems.base import Problem
 from distdual.scan.group_members_file import Notes
-from distdual.solver.regularizer import Prior
 
 log = logging.getLogger(__name__)
 
 CHECKPOINT_FORMAT = 2
 ARRAYS = ("rows", "constraints", "weights", "files")
 REST = 10.0  # pause after a checkpoint, as a multiple of its duration: at most a tenth of the time goes into them
-CHANGEABLE_KEYS = ("gap", "max_passes", "max_seconds")  # keys of [solver] that a resumed run may change
 BAD_CHECKPOINT = (*BAD_ZIP, IndexError, TypeError, AttributeError, ArithmeticError)
 
 
@@ -163,8 +160,8 @@ class Checkpoint:
         """Read the state of a run on this data set, or on its first shards; raise InputError on any mismatch."""
         manifest = read_manifest(self.folder)
         try:
-            self._check_run(manifest["run"])
-            more_data = self._check_data(manifest["run"]["data"], dataset)
+            check_run(self.folder, manifest["run"], self.run)
+            more_data = check_data(self.folder, manifest["run"]["data"], dataset)
             found = {name: self._read(name, digest) for name, digest in manifest["files"].items()}
             head = f"{manifest['number']:08d}"
             rows, constraints, weights, files = (unzip(found[f"{head}-{name}.npz"]) for name in ARRAYS)
@@ -234,35 +231,6 @@ class Checkpoint:
             if name not in self.files and name != MANIFEST:
                 self.folder.remove_file(name)
 
-    def _check_run(self, other: dict[str, Any]) -> None:
-        for section, told in self.run.items():
-            if section != "data":
-                self._check_section(section, other.get(section), json.loads(json.dumps(told)))
-
-    def _check_section(self, section: str, old: Any, new: Any) -> None:
-        if isinstance(old, dict) and isinstance(new, dict):
-            for key in sorted(old.keys() | new.keys()):
-                self._check_section(f"{section}.{key}", old.get(key), new.get(key))
-        elif old != new:
-            raise InputError(
-                f"{self.folder}: the checkpoint is of a run with {section} = {old}, this one has {new}; "
-                "resume with the same, or start again without --resume and with output.overwrite=true"
-            )
-
-    def _check_data(self, old: dict[str, Any], dataset: Dataset) -> bool:
-        """Whether shards were appended; the earlier ones must be unchanged."""
-        checksum = dataset.checksum.tolist()
-        n = len(old["checksum"])
-        if old["numbering"] != dataset.layout.numbering or len(checksum) < n:
-            found = f"{len(checksum)} shards, it had {n}" if len(checksum) < n else "features that mean something else"
-            raise InputError(f"{self.folder}: the checkpoint is of other data than {dataset.location}: {found}")
-        differ = [s for s in range(n) if checksum[s] != old["checksum"][s]]
-        if differ:
-            raise InputError(
-                f"{self.folder}: the checkpoint is of other data than {dataset.location}: shard {differ[0]} differs"
-            )
-        return len(checksum) > n
-
 
 def check_members(partition: SlackPartition) -> None:
     """Check that the members files exist: they are needed until the model is saved."""
@@ -288,30 +256,6 @@ def open_checkpoint(output: Location, *, overwrite: bool, resume: bool, **told: 
             "or set output.overwrite=true to start from scratch"
         )
     return checkpoint, there and resume
-
-
-def identity(config: Config, problem: Problem, prior: Prior, dataset: Dataset) -> dict[str, Any]:
-    """The identity of a run: everything that its course depends on, except where it stops."""
-    public = config.public()
-    return {
-        "problem": problem.describe(),
-        "solver": {key: value for key, value in public["solver"].items() if key not in CHANGEABLE_KEYS},
-        "prior": prior_digests(prior),
-        "output": {"dual": config.output.dual},
-        "data": {
-            "url": dataset.location.url,
-            "n_examples": dataset.n_examples,
-            "numbering": dataset.layout.numbering,
-            "checksum": dataset.checksum.tolist(),
-        },
-    }
-
-
-def prior_digests(prior: Prior) -> dict[str, str]:
-    """Digests of the arrays of the prior."""
-    arrays = {name: getattr(prior, name) for name in ("mean", "precision", "nonnegative")}
-    given = {name: array for name, array in arrays.items() if array is not None}
-    return {name: hashlib.sha256(array.tobytes()).hexdigest()[:12] for name, array in given.items()}
 
 
 NAMES: list[tuple[str, Callable[[State], bytes]]] = [

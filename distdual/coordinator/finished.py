@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from distdual.config import Config
-from distdual.coordinator.checkpoint import CHANGEABLE_KEYS, prior_digests
+from distdual.coordinator.run_identity import CHANGEABLE_KEYS, prior_digests
 from distdual.data.dataset import Dataset
 from distdual.data.storage.location import Location
 from distdual.errors import InputError

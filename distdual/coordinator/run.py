@@ -11,10 +11,11 @@ from distdual.cluster.open_executor import dask_page, one_client, open_executor
 from distdual.config import ClusterConfig, Config, from_table
 from distdual.coordinator.async_trainer import TRAINERS
 from distdual.coordinator.auto_slack import choice_of
-from distdual.coordinator.checkpoint import Checkpoint, identity, open_checkpoint
+from distdual.coordinator.checkpoint import Checkpoint, open_checkpoint
 from distdual.coordinator.expansion_run import Asked, train_expansion
 from distdual.coordinator.finished import finished_model
 from distdual.coordinator.result_model import model_of
+from distdual.coordinator.run_identity import identity
 from distdual.coordinator.run_inputs import RunInputs, output_of, run_inputs, start_of
 from distdual.coordinator.run_output import members_of, save_result, tidy
 from distdual.coordinator.solve import foreign, solve_problem
