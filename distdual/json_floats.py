@@ -1,8 +1,20 @@
-"""Floats that JSON cannot hold: null in logs and certificates, "inf" in snapshots, which must read back exactly."""
+"""JSON of files that others may have written, and floats that it cannot hold.
 
+These are null in logs and certificates, and "inf" in snapshots, which must read back exactly.
+"""
+
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
+
+
+def from_json(content: str | bytes) -> Any:
+    """The value of a JSON text; a ValueError also where it is nested too deeply for Python's reader."""
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None
 
 
 def finite_or_none(value: float) -> float | None:

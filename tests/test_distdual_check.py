@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 import pytest
+import scipy.sparse
 import zarr
 from numcodecs import Blosc
 
@@ -36,7 +38,7 @@ def make(folder: Path, kind: str, **problem: Any) -> Path:
     return folder
 
 
-def make_data(folder: Path, kind: str, *, overwrite: bool = False) -> None:
+def make_data(folder: Path, kind: str, *, overwrite: bool = False, sparse: bool = False) -> None:
     rng = np.random.default_rng(len(kind))
     n, tokens = 60, None
     x = rng.normal(size=(n, 5)).astype(np.float32)
@@ -48,7 +50,8 @@ def make_data(folder: Path, kind: str, *, overwrite: bool = False) -> None:
         write_dataset(Location(str(folder / "data")), kind, [block], shard_bytes=600)
     else:
         cost = rng.uniform(0.5, 2, n)
-        prepare_arrays(x, y, folder / "data", kind, cost=cost, shard_bytes=600, overwrite=overwrite)
+        features = scipy.sparse.csr_matrix(x * (x > 0)) if sparse else x
+        prepare_arrays(features, y, folder / "data", kind, cost=cost, shard_bytes=600, overwrite=overwrite)
 
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -89,6 +92,35 @@ def test_it_agrees_with_verify_on(trained: Path, capsys: pytest.CaptureFixture[s
     said = capsys.readouterr().out
     assert "target 1.00e-03 (as given)" in said
     assert "C=1" in said
+
+
+def test_it_agrees_on_sparse_rows_and_a_prior(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_data(tmp_path, "binary", sparse=True)
+    np.save(tmp_path / "mean.npy", np.linspace(-0.3, 0.3, 5))
+    np.save(tmp_path / "precision.npy", np.linspace(0.5, 2.0, 5))
+    prior = {"mean": str(tmp_path / "mean.npy"), "precision": str(tmp_path / "precision.npy"), "nonnegative": ["1:4"]}
+    run = {"data": {"url": str(tmp_path / "data")}, "problem": {"kind": "binary"}, "prior": prior}
+    train({**run, "solver": {"gap": GAP, "slack": "example"}, "output": {"url": str(tmp_path / "model")}})
+    assert not refused_by_verify(tmp_path)
+    assert not refused_by_check(tmp_path), capsys.readouterr()
+    change_array("prior/mean.npy", at(2, lambda m: m + 0.1))(tmp_path)
+    assert refused_by_verify(tmp_path)
+    assert refused_by_check(tmp_path)
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("name", ["model/weights.npy", "model/model.json", "data/zarr.json", "data/y/c/0"])
+def test_a_pipe_in_place_of_a_file_is_refused_at_once(name: str, originals: dict[str, Path], tmp_path: Path) -> None:
+    place = copied(originals["multiclass"], tmp_path / "copy")
+    (place / name).unlink()
+    os.mkfifo(place / name)
+    assert refused_by_check(place)
+
+
+def test_an_option_that_it_does_not_know_is_not_covered(originals: dict[str, Path], tmp_path: Path) -> None:
+    place = copied(originals["multiclass"], tmp_path / "copy")
+    change_json(ABOUT, "problem", to=lambda problem: {**problem, "twist": 1})(place)
+    assert distdual_check.main([str(place / "model"), str(place / "data")]) == 2
 
 
 def test_it_reads_a_data_set_that_replaced_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -302,7 +334,8 @@ def test_it_runs_alone(originals: dict[str, Path], tmp_path: Path) -> None:
 
 def test_it_is_short_enough_to_be_read() -> None:
     lines = Path(distdual_check.__file__).read_text().splitlines()
-    assert sum(bool(line.strip()) for line in lines) < LINES
+    assert len(lines) < LINES
+    assert max(map(len, lines)) <= 120
 
 
 @pytest.mark.parametrize("size", [0, 1, 9, 100, 1000, 12345])

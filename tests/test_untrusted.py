@@ -108,6 +108,24 @@ def test_a_pipe_in_place_of_a_chunk_is_refused_at_once(here):
         open_dataset(Location(str(here / "data"))).read(0)
 
 
+@pytest.mark.parametrize(
+    "name", ["model/model.json", "model/certificate.json", "model/replacement.json", "data/zarr.json"]
+)
+def test_json_that_is_nested_too_deeply_is_one_sentence(name, here, capsys):
+    (here / name).write_text("[" * 200_000)
+    assert_refused(call(capsys, "verify", here / "model", "--data", here / "data"))
+    command = ("predict", here / "model", here / "data", "--out", here / "labels.txt")
+    assert_refused(call(capsys, *command))
+
+
+@pytest.mark.timeout(30)
+def test_a_pipe_in_place_of_a_source_is_refused_at_once(tmp_path, capsys):
+    (tmp_path / "source").mkdir()
+    os.mkfifo(tmp_path / "source" / "zarr.json")
+    made = call(capsys, "prepare", tmp_path / "source", tmp_path / "data", "--problem", "binary")
+    assert_refused(made, "neither a file nor a folder")
+
+
 # --- memory
 
 
@@ -194,7 +212,7 @@ def flat(told: dict[str, Any]) -> list[tuple[str, Any]]:
 
 def test_shards_that_stay_in_memory_are_checked_once(here, monkeypatch):
     counted = []
-    monkeypatch.setattr("distdual.data.dataset.check_shard_arrays", lambda where, *_: counted.append(where))
+    monkeypatch.setattr("distdual.data.dataset.check_shard_arrays", lambda where, *_: counted.append(where) or 0.0)
     dataset = open_dataset(Location(str(here / "data")))
     result = distdual.train(config(here))
     assert result.certificate["passes"] > 1

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ from distdual.data.storage.claim import claimed
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.model.io import load_model
+from distdual.model.predict import predict_to
 from tests.build import examples, write
 from tests.s3_proxy import proxy_of
 from tests.s3_server import S3Server
@@ -331,6 +333,41 @@ def test_prepare_on_a_full_disk_leaves_what_was_there(overwrite: bool, small_dis
         assert place.is_empty()
     prepare_arrays(MADE.x, MADE.y, place, "binary", overwrite=overwrite)
     np.testing.assert_array_equal(rows(place), MADE.x)
+
+
+def test_a_shuffle_on_a_full_disk_leaves_what_was_there(small_disk: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    place = write(tmp_path / "set", OTHER)
+    monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
+    monkeypatch.setattr("distdual.data.prepare.pipeline.BUDGET_BYTES", 4000)
+    refused = pytest.raises(InputError, match=rf"cannot keep a shuffle there \({NO_ROOM}\); set TMPDIR")
+    with filled(small_disk, 8192), refused:
+        prepare_arrays(np.tile(MADE.x, (20, 1)), np.tile(MADE.y, 20), place, "binary", shuffle=1, overwrite=True)
+    np.testing.assert_array_equal(rows(place), OTHER.x)
+    assert list(small_disk.iterdir()) == []
+    prepare_arrays(MADE.x, MADE.y, place, "binary", shuffle=1, overwrite=True)
+    assert len(rows(place)) == len(MADE.x)
+
+
+@pytest.mark.parametrize("ending", ["txt", "csv", "npy", "parquet", "zarr"])
+def test_predictions_on_a_full_disk_leave_no_file(ending: str, data: str, small_disk: Path, tmp_path: Path) -> None:
+    train(told(data, tmp_path / "model"))
+    out = Location(str(small_disk / f"labels.{ending}"))
+    with filled(small_disk, 0), pytest.raises(InputError, match=NO_ROOM):
+        predict_to(out, str(tmp_path / "model"), data)
+    assert list(small_disk.iterdir()) == []
+    predict_to(out, str(tmp_path / "model"), data)
+
+
+def test_a_log_whose_disk_fills_up_lets_training_go_on(
+    data: str, small_disk: Path, tmp_path: Path, caplog: Any
+) -> None:
+    with contextlib.ExitStack() as stack:
+        fill: list[Any] = [lambda: stack.enter_context(filled(small_disk, 0))]
+        config = told(data, tmp_path / "model", output={"log": str(small_disk / "log")}, solver={"slack": "all"})
+        result = train(config, watch=lambda _: fill.pop()() if fill else None)
+    assert f"no more lines are written to this log: {NO_ROOM}" in caplog.text
+    assert len((small_disk / "log").read_text().splitlines()) < len(result.history)
+    assert verify(str(tmp_path / "model")).findings == ()
 
 
 def test_a_writer_stopped_for_longer_than_its_lease_changes_nothing(s3: S3Server, monkeypatch: Any) -> None:

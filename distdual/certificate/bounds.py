@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distdual.kernels.rounding import Enclosed, norm_bound, sum_of
+from distdual.kernels.rounding import UNIT, Enclosed, norm_bound, sum_of
 from distdual.kernels.rows import Floats
 from distdual.scan.loss_error import LossError
 from distdual.scan.scan import ShardReport
@@ -46,8 +46,9 @@ def whole_shards(losses: Iterable[ShardLoss]) -> list[ShardLoss]:
         known = made.get(piece.shard)
         if known is not None:
             version = piece.version if piece.version == known.version else -1
-            error = LossError(*(a + b for a, b in zip(known.error, piece.error, strict=True)))
+            fixed, *others = (a + b for a, b in zip(known.error, piece.error, strict=True))
             loss = known.loss + piece.loss
+            error = LossError(fixed + 2.0 * UNIT * abs(loss), *others)  # of this sum itself, too
             relaxed = known.relaxed + piece.relaxed
             piece = ShardLoss(piece.shard, version, loss, known.exact and piece.exact, *error, relaxed)  # noqa: PLW2901
         made[piece.shard] = piece

@@ -1,13 +1,13 @@
 """One shard's share of P(w) and of D(α), recomputed on a worker."""
 
-from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from distdual.certificate.rebuild import SingleConstraints, Support
 from distdual.data.shard import Shard
-from distdual.kernels.rounding import MARGIN, Enclosed, enclosed_product, gamma, norm_bound, row_norm_bound, sum_of
+from distdual.kernels.rounding import MARGIN, Enclosed, enclosed_product, gamma, norm_bound, sum_of
 from distdual.kernels.row_sums import add_runs
 from distdual.kernels.rows import Floats, Ints
 from distdual.problems.base import Magnitude, Problem
@@ -44,7 +44,6 @@ class ShardCheck(NamedTuple):
     infeasible: Ints  # examples with Σ α > C_i or α < 0
     excess: float  # largest Σ α / C_i − 1 of the others, by rounding
     missed: Ints  # examples with a support constraint that is violated more than what the oracle returned
-    norm: float  # largest ||x_i||, if it is above what the data set says, else 0
     bytes_read: int
     gets: int
     relaxed: float = 0.0  # the part of `loss` that inference leaves open
@@ -53,8 +52,7 @@ class ShardCheck(NamedTuple):
 def check_shard(source: Openable, problem: Problem, w: Floats, shard: int, C: float, support: Support) -> ShardCheck:
     """Compute one shard's share of P(w) and of D(α), on a worker."""
     with streamed(source, shard, check=False) as loaded:
-        norm = row_norm_bound(loaded.shard.x)
-        found = problem.prepared(replace(loaded.shard, norm=norm))
+        found = problem.prepared(loaded.shard)
         if isinstance(problem, Completed):
             problem.check_latent(found)
         costs = problem.costs(found)
@@ -78,7 +76,6 @@ def check_shard(source: Openable, problem: Problem, w: Floats, shard: int, C: fl
             found.first + infeasible,
             excess,
             found.first + np.unique(np.concatenate(dual.missed)),
-            norm if not norm <= MARGIN * (loaded.shard.norm or 0.0) else 0.0,
             loaded.bytes_read,
             loaded.gets,
             relaxed,
@@ -94,7 +91,7 @@ class DualPart:
         self.used, self.counts = np.zeros(shard.n_examples), np.zeros(shard.n_examples, dtype=np.int64)
         self.negative = np.zeros(shard.n_examples, dtype=np.bool_)
         self.missed = [np.empty(0, dtype=np.int64)]
-        self.allowed = np.inf if size is None else slack_error(size, norm_bound(w))
+        self.size = size
 
     def add(self, piece: SingleConstraints) -> None:
         margin, rows = piece.constraints.margin, piece.constraints.rows
@@ -104,11 +101,15 @@ class DualPart:
         self.used += np.bincount(piece.example, piece.alpha, minlength=len(self.used))
         self.counts += np.bincount(piece.example, minlength=len(self.used))
         self.negative[piece.example[piece.alpha < 0]] = True
-        if self.allowed < np.inf:
+        if self.size is not None:
             own = np.empty(len(margin))
             slacks(rows, margin, self.w, own)
-            most = self.slack[piece.example] * (1.0 + SAME_SLACK) + self.allowed
+            most = self.slack[piece.example] * (1.0 + SAME_SLACK) + slack_error(self.size, self.norm)
             self.missed.append(piece.example[own > most])
+
+    @cached_property
+    def norm(self) -> float:
+        return norm_bound(self.w)
 
     def feasibility(self, most: Floats) -> tuple[Ints, float]:
         """The examples whose α is not feasible, and the excess over C_i of the others, due to rounding."""

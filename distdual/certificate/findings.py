@@ -58,15 +58,6 @@ def oracle_findings(problem: Problem, checks: list[ShardCheck]) -> list[str]:
     ]
 
 
-def norm_findings(dataset: Dataset, checks: list[ShardCheck]) -> list[str]:
-    return [
-        f"{dataset.location}: shard {check.shard} has a row of norm {check.norm:.6g}, the table of norms says "
-        f"{dataset.largest_norm[check.shard]:.6g}"
-        for check in checks
-        if check.norm
-    ]
-
-
 def claims(model: Model, recomputed: dict[str, float], rounding: float) -> list[str]:
     """Describe where certificate.json differs from what was recomputed, or contradicts itself or model.json."""
     wrong = []

@@ -22,7 +22,6 @@ from distdual.certificate.findings import (
     dual_findings,
     keeps_signs,
     multipliers_are_valid,
-    norm_findings,
     oracle_findings,
 )
 from distdual.certificate.rebuild import Support, no_support
@@ -118,7 +117,6 @@ def verify(
         *([f"{folder}/dual names {out_of_range} examples beyond the data set"] if out_of_range else []),
         *dual_findings(folder, checks),
         *oracle_findings(claimed.problem, checks),
-        *norm_findings(dataset, checks),
         *([] if multipliers_are_valid(claimed) else [f"{folder}/dual/beta.npy: β is not feasible"]),
         *([] if keeps_signs(claimed) else [f"{folder}/weights.npy: a weight is negative that must not be"]),
     ]

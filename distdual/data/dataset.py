@@ -35,7 +35,7 @@ from distdual.data.zarr_description import (
 )
 from distdual.data.zarr_store import MissingChunkError, StrictStore, zarr_store
 from distdual.errors import InputError
-from distdual.kernels.rounding import MARGIN
+from distdual.kernels.rounding import value_norm_bound
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Ints
 
 CHANGED_ON_THE_WAY = "FlexibleChecksumError"  # raised by botocore if an object differs from its server's checksum
@@ -153,15 +153,14 @@ class Dataset:
         where = f"{self.location}: shard {number}"
         if check and not intact:
             raise InputError(f"{where} is not what was prepared: its checksum differs; prepare it again")
-        check_shard_arrays(where, self.layout, arrays)
+        largest = check_shard_arrays(where, self.layout, arrays)
+        if check:
+            check_norm(where, largest, float(self.largest_norm[number]))
         n_bytes = sum(chunk.n_bytes for chunk in chunks.values())
         n_gets = sum(chunk.n_gets for chunk in chunks.values())
-        shard = self._shard(number, arrays)
-        if check:
-            check_norm(where, shard)
-        return Read(shard, n_bytes, n_gets, intact)
+        return Read(self._shard(number, arrays, largest), n_bytes, n_gets, intact)
 
-    def _shard(self, number: int, arrays: dict[str, NDArray[Any]]) -> Shard:
+    def _shard(self, number: int, arrays: dict[str, NDArray[Any]], largest: float) -> Shard:
         x: Features
         if self.layout.structured:
             x = no_features(int(self.lengths[number, 0]))
@@ -175,7 +174,7 @@ class Dataset:
             y = self._rank[arrays["y"]] if self.layout.labels else arrays["y"]
         cost, margin, tokens = (arrays.get(name) for name in ("cost", "margin", "tokens"))
         runs = {name: Runs(arrays[f"{name}_indptr"], arrays[name]) for name in self.layout.runs}
-        norm = MARGIN * float(self.largest_norm[number])
+        norm = value_norm_bound(x, largest)
         return Shard(number, int(self.first[number]), x, y, cost, margin, tokens, runs or None, norm=norm)
 
 

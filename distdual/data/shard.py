@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.kernels.rounding import row_norm_bound
+from distdual.kernels.rounding import value_norm_bound
 from distdual.kernels.rows import CsrRows, Features, Floats, Int32s, Ints
 
 MEMO_BYTES = 64 << 20  # of a shard's memo
@@ -130,7 +130,7 @@ class Shard:
 
     def norm_bound(self) -> float:
         """An upper bound of the largest ||x_i||, computed unless it is known."""
-        return row_norm_bound(self.x) if self.norm is None else self.norm
+        return value_norm_bound(self.x) if self.norm is None else self.norm
 
     @property
     def nbytes(self) -> int:

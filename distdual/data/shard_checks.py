@@ -9,21 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.data.layout import SHAPE, Layout
-from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
-from distdual.kernels.rounding import MARGIN, row_norm_bound
+from distdual.kernels.rounding import MARGIN, largest_value
 from distdual.kernels.rows import Ints
 from distdual.schema import array, below, rising
 
 Arrays = dict[str, NDArray[Any]]
 
 MOST_EMPTY = 1 << 40  # a dimension of an array without values
-EXPONENT = np.int32(0x7F800000)  # of a float32: all ones in infinities and NaNs
 
 
-def check_shard_arrays(where: str, layout: Layout, arrays: Arrays) -> None:
-    """Refuse arrays of the right types and lengths whose numbers point outside, or are not finite."""
+def check_shard_arrays(where: str, layout: Layout, arrays: Arrays) -> float:
+    """Refuse arrays of the right types and lengths whose numbers point outside, or are not finite.
+
+    Returns the largest |feature|.
+    """
     for name in layout.columns:
         array(f"{where}, array {name!r}", arrays[name], np.float64, (None,), low=0 if name == "cost" else None)
     for name in layout.runs:
@@ -31,7 +32,7 @@ def check_shard_arrays(where: str, layout: Layout, arrays: Arrays) -> None:
     if layout.structured:
         for name in [name for name in layout.runs if name.endswith(SHAPE)]:
             check_shapes(f"{where}, array {name!r}", arrays, name)
-        return
+        return 0.0
     y = arrays["y"]
     if layout.labels:
         below(f"{where}, array 'y'", y, len(layout.labels))
@@ -43,8 +44,10 @@ def check_shard_arrays(where: str, layout: Layout, arrays: Arrays) -> None:
         rising(f"{where}, array 'indptr'", arrays["indptr"], len(arrays["values"]))
         check_columns(where, arrays["indptr"], arrays["indices"], layout.n_features)
     features = "values" if layout.sparse else "x"
-    if not bits_are_finite(arrays[features].reshape(-1).view(np.int32)):
+    largest = largest_value(arrays[features])
+    if not np.isfinite(largest):
         raise InputError(f"{where}, array {features!r}: {place_of_bad(arrays, features)} is NaN or infinite")
+    return largest
 
 
 def check_shapes(where: str, arrays: Arrays, name: str) -> None:
@@ -63,12 +66,11 @@ def check_shapes(where: str, arrays: Arrays, name: str) -> None:
         raise InputError(f"{where}: example {at} has {lengths[at]} values, which {shapes[at].tolist()} does not hold")
 
 
-def check_norm(where: str, shard: Shard) -> None:
-    """Refuse rows longer than the table of norms says, on which the bounds on rounding rest."""
-    found, known = row_norm_bound(shard.x), shard.norm or 0.0
-    if not found <= MARGIN * known:
+def check_norm(where: str, largest: float, norm: float) -> None:
+    """Refuse a feature that is larger than the table says any row is long."""
+    if not largest <= MARGIN * norm:
         raise InputError(
-            f"{where} has a row of norm {found:.6g}, the table of norms says {known:.6g}; prepare the data set again"
+            f"{where} has a feature of {largest:.6g}, the table of norms says {norm:.6g}; prepare the data set again"
         )
 
 
@@ -110,12 +112,3 @@ def are_columns(indptr: Ints, indices: NDArray[Any], width: int) -> bool:
             if begin > 0:
                 falls -= indices[begin] <= indices[begin - 1]
     return falls == 0
-
-
-@bare_kernel
-def bits_are_finite(bits: NDArray[np.int32]) -> bool:
-    """Whether no float32 of these bits is NaN or infinite."""
-    worst = np.int32(0)
-    for k in range(len(bits)):
-        worst = max(worst, bits[k] & EXPONENT)
-    return bool(worst != EXPONENT)

@@ -1,7 +1,6 @@
 """The lines of a run log, checked, and the series that charts draw."""
 
 import itertools
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distdual.errors import InputError
+from distdual.json_floats import from_json
 from distdual.kernels.rows import Floats
 from distdual.solver.gap import relative_gap
 
@@ -58,7 +58,7 @@ def read_log(path: Path) -> list[Line]:
 
 def checked_line(text: str, path: Path, number: int) -> Line:
     try:
-        line = json.loads(text)
+        line = from_json(text)
     except ValueError:
         line = None
     if not isinstance(line, dict):

@@ -330,15 +330,15 @@ class TestHarm:
         with pytest.raises(InputError, match=r"an array is missing or damaged .* prepare it again"):
             open_dataset(prepared)
 
-    def test_a_row_longer_than_the_table_of_norms_says_is_an_error(self, tmp_path, sparse):
+    def test_a_feature_larger_than_the_table_of_norms_says_is_an_error(self, tmp_path, sparse):
         prepared = Location(str(tmp_path / "data"))
         write(prepared, example_block(sparse), shard_bytes=DENSE_SHARD)
         table = zarr.open_group(prepared.url, mode="r+")["largest_norm"]
-        table[1] = 0.99 * table[1]
+        table[1] = 0.01 * table[1]
         data = open_dataset(prepared)
         data.read(0)
         assert data.read(1, check=False).intact
-        with pytest.raises(InputError, match=r"shard 1 has a row of norm .*, the table of norms says"):
+        with pytest.raises(InputError, match=r"shard 1 has a feature of .*, the table of norms says"):
             data.read(1)
 
 

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distdual.data.layout import Layout
-from distdual.data.shard_checks import are_columns, bits_are_finite, check_shard_arrays
+from distdual.data.shard_checks import are_columns, check_shard_arrays
 from distdual.errors import InputError
+from distdual.kernels.rounding import greatest_bits, largest_value, row_norm_bound, value_norm_bound
+from distdual.kernels.rows import CsrRows, DenseRows
 from tests.build import compiling
 
 WIDTH = 6
@@ -100,6 +102,18 @@ def test_columns_are_found_sound_exactly_where_each_row_ascends_within_the_width
 
 @compiling
 @given(st.lists(st.floats(width=32), max_size=20))
-def test_only_finite_numbers_are_finite(values):
-    bits = np.array(values, dtype=np.float32).view(np.int32)
-    assert bits_are_finite(bits) == bool(np.isfinite(values).all())
+def test_the_largest_value_is_infinite_where_one_is_not_finite(values):
+    values = np.array(values, dtype=np.float32)
+    expected = float(np.abs(values).max(initial=0.0)) if np.isfinite(values).all() else np.inf
+    assert largest_value(values) == expected
+    assert greatest_bits.py_func(values.view(np.int32)) == greatest_bits(values.view(np.int32))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_bound_on_norms_is_above_them_and_not_far(seed):
+    rng = np.random.default_rng(seed)
+    x = (10.0 ** rng.choice([-45, -20, 0, 18, 38], size=(6, 5)) * rng.uniform(-1, 1, (6, 5))).astype(np.float32)
+    indptr = np.array([0, 5, 7, 7, 12, 20, 30])
+    for rows in (DenseRows(x), CsrRows(indptr, np.zeros(30, dtype=np.int32), x.ravel())):
+        assert row_norm_bound(rows) <= value_norm_bound(rows) * (1 + 1e-5) <= 11.0**0.5 * row_norm_bound(rows)
+    assert value_norm_bound(DenseRows(x[:0])) == 0.0

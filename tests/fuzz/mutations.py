@@ -71,7 +71,8 @@ def change_array(rng: Random, array: Any) -> Any:
         case 1:
             return changed[:-1] if changed.ndim else changed
         case 2:
-            return changed.astype(pick(rng, ["int8", "int32", "int64", "float32", "float64", "uint64", "U3"]))
+            with np.errstate(all="ignore"):
+                return changed.astype(pick(rng, ["int8", "int32", "int64", "float32", "float64", "uint64", "U3"]))
         case 3:
             return changed.reshape(1, *changed.shape)
         case 4:

@@ -5,4 +5,10 @@ FAILED: list[tuple[str, str, int]] = [
     ("chain", "data", 2),
     ("latent_multiclass", "data", 0),
     ("latent", "checkpoint", 0),
+    ("chain", "data", 45),
+    ("latent", "checkpoint", 11),
+    ("latent", "checkpoint", 26),
+    ("latent_multiclass", "checkpoint", 4),
+    ("latent_multiclass", "checkpoint", 10),
+    ("latent_chain", "checkpoint", 41),
 ]

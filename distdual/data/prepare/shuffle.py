@@ -52,7 +52,8 @@ class Shuffler:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self.files.close()
+        with contextlib.suppress(OSError):  # of a full disk, which `disk_errors` has told
+            self.files.close()
 
     def add(self, block: Block) -> None:
         if not block.n_examples:
@@ -127,7 +128,8 @@ def write_block(file: IO[bytes], block: Block) -> None:
 def read_blocks(file: IO[bytes]) -> Iterator[Block]:
     """The blocks that `write_block` appended."""
     end = file.tell()
-    file.seek(0)
+    with disk_errors():
+        file.seek(0)  # after writing what is still in memory
     while file.tell() < end:
         sparse, *has = load_npy(file)
         x: Features = CsrRows(load_npy(file), load_npy(file), load_npy(file)) if sparse else DenseRows(load_npy(file))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from distdual.data.storage.location import Location, clear_errors
 from distdual.errors import InputError
 
+ZARR_FILES = ("zarr.json", ".zarray", ".zgroup")  # of which an array or a group has one
 PATTERN = re.compile(r"[*?\[]")
 
 
@@ -47,7 +48,7 @@ def inside(place: Location) -> list[Location]:
 
 def is_zarr(place: Location) -> bool:
     """Whether a folder is a Zarr array or group."""
-    return any(place.exists(name) for name in ("zarr.json", ".zarray", ".zgroup"))
+    return any(place.exists(name) for name in ZARR_FILES)
 
 
 def named(place: Location, path: str) -> Location:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from distdual.data.shard import Block
 from distdual.data.sources.arrays import Stream, assemble, check_real, dense_rows
 from distdual.data.sources.open_file import BLOCK_BYTES
+from distdual.data.sources.source_files import ZARR_FILES
 from distdual.data.storage.location import Location, clear_errors
+from distdual.data.zarr_description import UNREADABLE
 from distdual.data.zarr_store import zarr_store
 from distdual.errors import InputError
 from distdual.kernels.rows import DenseRows
@@ -51,10 +53,13 @@ def label_stream(found: Any, place: Location, labels: Location | None, y: str | 
 
 
 def open_zarr(place: Location) -> Any:
+    for name in ZARR_FILES:
+        if place.exists(name):
+            place.read(name)  # which refuses what is no file: Zarr would wait for a pipe
     try:
         with clear_errors(place.url):
             return zarr.open(zarr_store(place, read_only=True), mode="r")
-    except (zarr.errors.GroupNotFoundError, zarr.errors.NodeTypeValidationError, ValueError, KeyError) as error:
+    except (zarr.errors.GroupNotFoundError, zarr.errors.NodeTypeValidationError, *UNREADABLE) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{place}: is no Zarr array or group ({error})") from None

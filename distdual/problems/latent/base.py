@@ -145,7 +145,9 @@ class Completed(Problem):
         return self.problem.n_weights
 
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
-        return self.problem.offenders(w, self._with_values(shard))
+        found = self._with_values(shard)
+        self.problem.check_latent(found)  # as those of a checkpoint may be forged
+        return self.problem.offenders(w, found)
 
     def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:
         return self.problem.magnitude(shard, found)
@@ -245,4 +247,4 @@ def check_range(shard: Shard, low: Int32s | int, high: Int32s | Ints | int, toke
     if len(wrong):
         value = latent_of(shard)[wrong[0]]
         at = wrong[0] if tokens is None else np.searchsorted(tokens, wrong[0], side="right") - 1
-        raise InputError(f"example {shard.first + at} cannot have the latent value {value} that the model gives it")
+        raise InputError(f"example {shard.first + at} cannot have the latent value {value} that it was given")

@@ -1,0 +1,127 @@
+"""The price of trust: the share of a pass that checks of stored arrays take, and of a verification that rounding takes.
+
+python -m benchmarks.trust [--repeat 5] [--scale 1.0]
+
+One process reads each shard from a local disk and scans it once at random weights, without a dual, which is the
+cheapest pass there is; shards that stay in memory are checked only when they are read. Seconds are those of the
+processor, so that other work of the machine does not count.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import scipy.sparse
+
+from distdual.certificate import check_shard as verification
+from distdual.certificate.rebuild import no_support
+from distdual.data import dataset as datasets
+from distdual.data.dataset import Dataset, open_dataset
+from distdual.data.prepare.api import prepare_arrays
+from distdual.data.storage.location import Location
+from distdual.problems.base import Problem
+from distdual.problems.registry import make_problem
+from distdual.scan.shard_reader import load_shard
+
+BORDER = [(datasets, "check_shard_arrays"), (datasets, "check_norm")]
+ROUNDING = [(verification, name) for name in ("norm_bound", "loss_error", "enclosed_product", "sum_of")]
+
+
+class Clock:
+    """Processor seconds spent in the functions it watches; calls within one another count once."""
+
+    def __init__(self) -> None:
+        self.seconds, self.inside = 0.0, False
+
+    def watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any) -> Any:
+            if self.inside:
+                return function(*arguments)
+            self.inside, begin = True, time.thread_time()
+            try:
+                return function(*arguments)
+            finally:
+                self.inside = False
+                self.seconds += time.thread_time() - begin
+
+        return timed
+
+
+@contextmanager
+def watching(places: list[tuple[Any, str]]) -> Iterator[Clock]:
+    clock = Clock()
+    with ExitStack() as stack:
+        for place, name in places:
+            stack.enter_context(patch.object(place, name, clock.watched(getattr(place, name))))
+        yield clock
+
+
+def cases(scale: float) -> Iterator[tuple[str, Any, Any, dict[str, Any]]]:
+    """Features, labels and what else `prepare_arrays` takes, for each kind of problem."""
+    rng = np.random.default_rng(0)
+    n = int(400_000 * scale)
+    x = rng.normal(size=(n, 54)).astype(np.float32)
+    yield "binary, dense", x, rng.integers(2, size=n), {"kind": "binary"}
+    n = int(60_000 * scale)
+    ones = scipy.sparse.random_array((n, 47_000), density=75 / 47_000, format="csr", dtype=np.float32, rng=rng)
+    yield "binary, sparse", ones, rng.integers(2, size=n), {"kind": "binary"}
+    n = int(60_000 * scale) // 8 * 8
+    x = (rng.random((n, 128)) < 0.3).astype(np.float32)
+    yield "chain", x, rng.integers(26, size=n), {"kind": "chain", "lengths": np.full(n // 8, 8)}
+
+
+def verified(dataset: Dataset, problem: Problem, w: Any) -> None:
+    for shard in range(dataset.n_shards):
+        verification.check_shard(dataset, problem, w, shard, 1.0, no_support())
+
+
+def scanned(dataset: Dataset, problem: Problem, w: Any) -> None:
+    for shard in range(dataset.n_shards):
+        problem.offenders(w, load_shard(dataset, shard).shard)
+
+
+def share(
+    work: Callable[..., None], places: list[tuple[Any, str]], repeat: int, *arguments: Any
+) -> tuple[float, float]:
+    """The median share of a pass that the places take, and the seconds of a pass."""
+    work(*arguments)  # compiles
+    shares, seconds = [], []
+    for _ in range(repeat):
+        with watching(places) as clock:
+            begin = time.process_time()
+            work(*arguments)
+            seconds.append(time.process_time() - begin)
+        shares.append(clock.seconds / seconds[-1])
+    return statistics.median(shares), statistics.median(seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of examples")
+    told = parser.parse_args()
+    for name, x, y, options in cases(told.scale):
+        with tempfile.TemporaryDirectory() as folder:
+            kind, place = options.pop("kind"), Path(folder) / "data"
+            prepare_arrays(x, y, place, kind, **options)
+            dataset = open_dataset(Location(str(place)))
+            problem = make_problem(kind, {}, n_features=dataset.layout.n_features, classes=dataset.classes)
+            w = 0.01 * np.random.default_rng(1).normal(size=problem.n_weights)
+            border, scan = share(scanned, BORDER, told.repeat, dataset, problem, w)
+            places = [*ROUNDING, (type(problem), "magnitude")]
+            rounding, verify = share(verified, places, told.repeat, dataset, problem, w)
+            print(
+                f"{name}: checks of stored arrays {100 * border:.2f} % of a pass of {scan:.2f} s, "
+                f"rounding {100 * rounding:.2f} % of a verification of {verify:.2f} s"
+            )
+
+
+if __name__ == "__main__":
+    main()
