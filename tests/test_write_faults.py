@@ -219,8 +219,10 @@ def test_a_store_that_lies_or_cuts_once_is_asked_again_and_twice_is_told_of(s3: 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_a_sweep_killed_at_any_write_leaves_no_model_or_the_whole_one(data: str, tmp_path: Path) -> None:
-    ran = run(sys.executable, "-m", "tests.saving", data, tmp_path / "model", "sweep", cwd=Path(__file__).parents[1])
+    command = (sys.executable, "-m", "tests.saving", data, tmp_path / "model", "sweep")
+    ran = run(*command, cwd=Path(__file__).parents[1], timeout=1000)
     assert ran.code == 0, ran.err
     seen = json.loads(ran.out)
     decided = seen.index("new")
