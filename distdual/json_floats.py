@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def from_json(content: str | bytes) -> Any:
+def parsed_json(content: str | bytes) -> Any:
     """The value of a JSON text; a ValueError also where it is nested too deeply for Python's reader."""
     try:
         return json.loads(content)

@@ -39,7 +39,7 @@ from distdual.data.storage.claim import Claim
 from distdual.data.storage.location import Location, StorageError
 from distdual.data.storage.npy_io import BAD_ZIP, unzip
 from distdual.errors import ClusterError, InputError, Suspended
-from distdual.json_floats import from_json
+from distdual.json_floats import parsed_json
 from distdual.model.io import CHECKPOINT, MANIFEST, begin_run, check_output, read_json, to_json
 from distdual.scan.group_members_file import Notes
 
@@ -166,7 +166,7 @@ class Checkpoint:
             found = {name: self._read(name, digest) for name, digest in manifest["files"].items()}
             head = f"{manifest['number']:08d}"
             rows, constraints, weights, files = (unzip(found[f"{head}-{name}.npz"]) for name in ARRAYS)
-            values = from_json(found[f"{head}-state.json"])
+            values = parsed_json(found[f"{head}-state.json"])
             latent = read_latent(found, head)
         except InputError:
             raise
@@ -282,7 +282,7 @@ def checkpoint_objects(state: State, ledger: bytes, latent: LatentState | None =
 def read_latent(found: dict[str, bytes], head: str) -> LatentState | None:
     if f"{head}-latent.npz" not in found:
         return None
-    return LatentState(unzip(found[f"{head}-latent.npz"]), from_json(found[f"{head}-latent.json"]))
+    return LatentState(unzip(found[f"{head}-latent.npz"]), parsed_json(found[f"{head}-latent.json"]))
 
 
 def zipped(arrays: dict[str, NDArray[Any]]) -> bytes:

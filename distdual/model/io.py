@@ -33,7 +33,7 @@ from distdual.data.preprocess.preprocessing import Preprocessing, of_model
 from distdual.data.storage.claim import Claim, claimed
 from distdual.data.storage.location import Location, Place, as_location
 from distdual.errors import InputError
-from distdual.json_floats import from_json
+from distdual.json_floats import parsed_json
 from distdual.kernels.rows import Floats
 from distdual.memory import check_room
 from distdual.model.calibration import Calibration
@@ -395,7 +395,7 @@ def read_text(location: Location, name: str) -> str:
 
 def read_json(location: Location, name: str) -> dict[str, Any]:
     try:
-        value = from_json(location.read(name))
+        value = parsed_json(location.read(name))
     except ValueError as error:
         if isinstance(error, InputError):
             raise

@@ -15,7 +15,7 @@ from typing import Any
 from distdual.data.storage.conditional import write_if
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
-from distdual.json_floats import from_json
+from distdual.json_floats import parsed_json
 
 POINTER = "replacement.json"
 REPLACEMENT_FOLDER = re.compile(r"replacement-[0-9a-f]{8}")
@@ -84,7 +84,7 @@ def pointer(location: Location) -> dict[str, Any] | None:
     if not location.exists(POINTER):
         return None
     try:
-        about = from_json(location.read(POINTER))
+        about = parsed_json(location.read(POINTER))
         plain = REPLACEMENT_FOLDER.fullmatch(about["folder"]) and all(
             map(stays_inside, [*about["files"], *about["obsolete"]])
         )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distdual.errors import InputError
-from distdual.json_floats import from_json
+from distdual.json_floats import parsed_json
 from distdual.kernels.rows import Floats
 from distdual.solver.gap import relative_gap
 
@@ -58,7 +58,7 @@ def read_log(path: Path) -> list[Line]:
 
 def checked_line(text: str, path: Path, number: int) -> Line:
     try:
-        line = from_json(text)
+        line = parsed_json(text)
     except ValueError:
         line = None
     if not isinstance(line, dict):

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from distdual.errors import InputError
-from distdual.json_floats import from_json
+from distdual.json_floats import parsed_json
 from distdual.kernels.rows import Ints
 
 COLUMN_KINDS = ("number", "date", "levels", "hash")
@@ -103,7 +103,7 @@ class Columns:
 def columns_from(text: str) -> Columns:
     """What `to_text` wrote."""
     try:
-        told = from_json(text)
+        told = parsed_json(text)
         columns = tuple(column_from(entry) for entry in told["columns"])
         others = {name: told.get(name) for name in ("label", "weight", "group")}
     except (ValueError, KeyError, TypeError, AttributeError) as error:

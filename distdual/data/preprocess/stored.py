@@ -6,7 +6,7 @@ from distdual.data.dataset import open_dataset
 from distdual.data.preprocess.preprocessing import Preprocessing, of_dataset, of_model
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
-from distdual.json_floats import from_json
+from distdual.json_floats import parsed_json
 
 
 class Like(NamedTuple):
@@ -24,7 +24,7 @@ def read_like(place: Location) -> Like:
         dataset = open_dataset(place)
         return Like(str(place), of_dataset(dataset), dataset.layout.labels, dataset.n_features)
     try:
-        about = from_json(place.read("model.json"))
+        about = parsed_json(place.read("model.json"))
         found = of_model(place, about)
         labels, n_features = tuple(map(str, about["problem"]["classes"])), int(about["problem"]["n_features"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from distdual.data.storage.conditional import ChangedError, head_object, version_of, write_if
 from distdual.data.storage.location import CLAIM, Location, clear_errors
 from distdual.errors import InputError, Superseded
-from distdual.json_floats import from_json
+from distdual.json_floats import parsed_json
 
 log = logging.getLogger(__name__)
 
@@ -222,7 +222,7 @@ def signature(owner: str | None, **more: Any) -> bytes:
 
 def parsed(content: bytes) -> dict[str, Any]:
     try:
-        found = from_json(content)
+        found = parsed_json(content)
     except ValueError:  # its holder is writing it at this moment
         return {}
     return found if isinstance(found, dict) else {}

@@ -33,7 +33,7 @@ import numpy as np
 
 from distdual.data.dataset import natural
 from distdual.errors import InputError
-from distdual.json_floats import from_json
+from distdual.json_floats import parsed_json
 from distdual.kernels.rows import Int32s
 from distdual.problems.parsing.brackets import Tree
 
@@ -286,7 +286,7 @@ def read_grammar(text: str) -> Grammar:
     """The grammar that `to_text` wrote; one that no training trees can have given is refused, as kernels trust it."""
     try:
         first, *lines = text.splitlines()
-        told = from_json(first)
+        told = parsed_json(first)
         if told.pop("format") != GRAMMAR_FORMAT:
             raise InputError(f"the grammar is not of format {GRAMMAR_FORMAT}, the one this version reads")
         names: dict[str, list[str]] = {"tag": [], "phrase": [], "inner": []}
