@@ -77,7 +77,7 @@ def continuation() -> None:
     """Start at C itself, however large it is."""
     from distdual.solver.solver import Solver
 
-    replace(Solver, "ease", lambda _: None)
+    replace(Solver, "ease", lambda *_: None)
 
 
 def ascent_by_scan() -> None:

@@ -1,7 +1,8 @@
 """Growth of the training cost with n: n doubles five times, and exponents are fitted to all six sizes.
 
 C stays the same, so larger problems are also harder: 1/2 ||w||² weighs less. covtype is binary; the
-synthetic chains have 8 tags, 32 features and 4 to 12 tokens.
+synthetic chains have 8 tags, 32 features and 4 to 12 tokens. Streamed passes are those of the schedule for data that
+every pass reads from storage.
 """
 
 import statistics
@@ -22,7 +23,10 @@ from distdual.problems.chain.problem import Chain
 
 DOUBLINGS = 5
 CHAINS = 8_192
-COLUMNS = ("seconds", "oracle calls", "updates", "cache, MB", "sent to the coordinator, MB")
+COLUMNS = (
+    *("seconds", "passes", "oracle calls", "updates", "cache, MB", "sent to the coordinator, MB"),
+    *("streamed passes", "streamed, MB"),
+)
 
 
 def growth(folder: Path, scratch: Path, repeat: int) -> list[Table]:  # noqa: ARG001 - as the others
@@ -65,13 +69,16 @@ def chains(n: int, C: float) -> Case:
 def cost(case: Case, repeat: int) -> list[float]:
     """Of one training, in the order of COLUMNS."""
     runs = [ours.solve(case, case.gap) for _ in range(repeat + 1)][1:]
-    totals = runs[0].outcome.totals
+    totals, streamed = runs[0].outcome.totals, ours.solve(case, case.gap, stream="yes").outcome.totals.passes
     return [
         statistics.median(run.seconds for run in runs),
+        totals.passes,
         totals.oracle_calls,
         runs[0].outcome.solver.updates,
         max(line.cache_bytes for line in runs[0].outcome.history) / 1e6,
         totals.wire_bytes / 1e6,
+        streamed,
+        streamed * case.train().nbytes / 1e6,
     ]
 
 

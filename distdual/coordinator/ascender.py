@@ -13,9 +13,10 @@ from distdual.coordinator.slack_partition import SlackPartition
 from distdual.kernels.rows import Floats, Ints
 from distdual.scan.scan import Scan, ShardReport
 from distdual.solver.ascent_plan import UNLIMITED_SWEEPS, Ascent
-from distdual.solver.solver import Solver
+from distdual.solver.solver import EASY, Solver
 
 ROUND_WORK = 10_000  # fixed cost of a round, in ascent updates of one row
+VERY_LARGE = 256.0  # mean C ||x||² above which stages of C pay where each takes a pass: shards stay in memory
 MAX_UNCACHED_SHARE = 0.25  # share of a gap up to which uncached loss is neglected
 
 
@@ -40,7 +41,7 @@ class Ascender:
         cold = not len(self.solver.cache)
         slots = self.partition.insert(self.solver, reports, scans)
         if cold and plan.slope:
-            self.solver.ease()
+            self.solver.ease(EASY if self.cost.streamed_bytes else VERY_LARGE)
         self.state.totals.kept += len(slots)
         if plan.revisits:
             self._revisit(slots, plan)

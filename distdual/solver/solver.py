@@ -91,12 +91,15 @@ class Solver:
     def stage(self, C: float) -> None:
         self.cache.C, self._view = C, None
 
-    def ease(self) -> None:
-        """Begin at C/2^k where C is large for rows as long as the cached ones: from α = 0 it would take many sweeps."""
+    def ease(self, above: float = EASY) -> None:
+        """Begin at C/2^k where C is large for rows as long as the cached ones: from α = 0 it would take many sweeps.
+
+        C is large if the mean of C ||x||² is above this.
+        """
         if not self.prior.plain or not len(self.cache):
             return
         work = self.C * float(np.mean(self.cache.cost.view * self.cache.curve.view))
-        if work > EASY:
+        if work > above:
             self.stage = self.C / 2 ** np.ceil(np.log2(work / EASY))
 
     def harden(self, tolerance: float, *, fully: bool) -> None:

@@ -12,6 +12,7 @@ from distdual.config import ClusterConfig, LocalCluster, SolverConfig
 from distdual.coordinator import schedule
 from distdual.coordinator.async_trainer import TRAINERS
 from distdual.coordinator.outcome import Outcome
+from distdual.coordinator.pass_cost import MOST_VISITS
 from distdual.coordinator.schedule import PIECE_WORK
 from distdual.coordinator.trainer import Trainer
 from distdual.data.dataset import Dataset, open_dataset
@@ -212,7 +213,7 @@ def test_a_streamed_pass_reads_each_shard_once_however_often_it_scans_it(kind, s
     config = SolverConfig(gap=1e-4, stream="yes", slack=slack)
     outcome = Trainer(problem, dataset, executor, config, lambda _: None).run()
     executor.close()
-    visits = 3 if kind == "multiclass" else 1
+    visits = MOST_VISITS if kind == "multiclass" else 1
     totals, once = outcome.totals, sum(dataset.read(number).n_bytes for number in range(dataset.n_shards))
     assert dataset.n_shards == 3
     assert outcome.certificate.gap <= 1e-4
