@@ -47,6 +47,14 @@ def one_client(cluster: ClusterConfig, client: Any) -> Iterator[Any]:
         yield client
 
 
+@contextlib.contextmanager
+def open_beside(executor: Executor, dataset: AnyDataset, problem: Problem) -> Iterator[Executor]:
+    """Open an executor for another data set where `executor` scans."""
+    client = executor.client if isinstance(executor, DaskExecutor) else None
+    with open_executor(ClusterConfig(), dataset, problem, client) as other:
+        yield other
+
+
 def dask_page(executor: Executor) -> str | None:
     """URL of the Dask dashboard; None where scans run in threads."""
     return executor.client.dashboard_link or None if isinstance(executor, DaskExecutor) else None

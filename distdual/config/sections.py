@@ -234,6 +234,33 @@ class ClusterConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EvalConfig:
+    url: str | None = None
+    """Path or URL of a data set to score certified weights on, after each pass that lowers the upper bound."""
+
+    storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
+    """fsspec options for eval.url, such as credentials."""
+
+    retry_seconds: float = RETRY_SECONDS
+    """Seconds to keep retrying a failed shard read from remote storage before the run ends."""
+
+    score: str | None = None
+    """The score that eval.patience follows, such as "accuracy"; the problem's first if not given."""
+
+    patience: int = 0
+    """Stop, certified or not, after so many evaluations in a row without a better score; 0 never stops."""
+
+    def __post_init__(self) -> None:
+        if self.url is not None:
+            check_url("eval.url", self.url)
+        check_seconds("eval.retry_seconds", self.retry_seconds)
+        if self.patience < 0:
+            raise InputError(f"eval.patience must be at least 0, got {self.patience}")
+        if self.url is None and (self.patience or self.score is not None):
+            raise InputError("eval.patience and eval.score need eval.url, the data set to evaluate on")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutputConfig:
     url: str
     """The model folder to write, local or remote."""
@@ -282,11 +309,12 @@ class Config:
     prior: PriorConfig = PriorConfig()
     cluster: ClusterConfig = ClusterConfig()
     kernel: KernelConfig | None = None
+    eval: EvalConfig = EvalConfig()
 
     def public(self) -> dict[str, Any]:
         """The configuration as models and logs record it: everything but storage options."""
         sections = dataclasses.asdict(self)
-        for section in ("data", "output"):
+        for section in ("data", "output", "eval"):
             del sections[section]["storage_options"]
         sections["problem"] = {"kind": self.problem.kind, **self.problem.options}
         solver = sections["solver"]

@@ -18,6 +18,7 @@ ascender         the ascent of a run: insert, ascend, bound, prune
 recorder         the lines of the run log
 trainer          the synchronous loop: scan, insert, ascend, certify
 async_trainer    the same loop without rounds
+evaluation       scores on another data set while training
 c_path           one run along several values of C
 impute           latent values between two convex problems
 latent_loop      imputing and solving in turn

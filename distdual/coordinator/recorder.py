@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from distdual.coordinator.run_state import RunState
 from distdual.coordinator.scanner import Scanner
@@ -25,7 +25,9 @@ class Recorder:
 
     def record(self, n_shards: int, *, certify: bool) -> None:
         """Write a line about a round that scanned `n_shards` shards."""
-        line = self._line(n_shards, certify=certify)
+        self._write(self._line(n_shards, certify=certify), n_shards)
+
+    def _write(self, line: Round, n_shards: int) -> None:
         self.state.history.append(line)
         log.info(
             "round=%d version=%d lower=%.6g upper=%.6g gap=%.2e rows=%d scanned=%d/%d solve=%.1fs scan=%.1fs",
@@ -41,6 +43,12 @@ class Recorder:
             self.state.totals.wait_seconds,
         )
         self.watch(line)
+
+    def score(self, scores: dict[str, float], version: int) -> None:
+        """Write a line about an evaluation of the weights of `version`."""
+        said = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+        self.partition.events.append(f"evaluation of weights v{version}: {said}")
+        self._write(replace(self._line(0, certify=False), scores=scores, scored=version), 0)
 
     def note(self, event: str) -> None:
         """Write a line about an event between two passes."""

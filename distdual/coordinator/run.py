@@ -12,6 +12,7 @@ from distdual.config import ClusterConfig, Config, from_table
 from distdual.coordinator.async_trainer import TRAINERS
 from distdual.coordinator.auto_slack import choice_of
 from distdual.coordinator.checkpoint import Checkpoint, open_checkpoint
+from distdual.coordinator.evaluation import Evaluation, open_evaluation
 from distdual.coordinator.expansion_run import Asked, train_expansion
 from distdual.coordinator.finished import finished_model
 from distdual.coordinator.result_model import model_of
@@ -103,10 +104,13 @@ def train_claimed(config: Config, claim: Claim, control: Control) -> Result:
         open_logs(config.output, control.logs) as logged,
         open_executor(config.cluster, dataset, problem, control.client) as executor,
         members_of(config, output, choice_of(given.solver, dataset, problem).slack, checkpoint) as members,
+        open_evaluation(config.eval, dataset, problem, executor) as evaluation,
     ):
         logged.begin(About(config.public(), dataset.n_examples, dataset.n_shards, dask_page(executor)))
-        new_trainer = trainer_maker(given, executor, members, checkpoint, control, logged)
+        new_trainer = trainer_maker(given, executor, members, checkpoint, control, logged, evaluation)
         solved = solve_problem(given, new_trainer, start, checkpoint, logged.write)
+        if evaluation is not None:
+            evaluation.after_round(solved.trainer)
         model = model_of(solved.outcome, config, dataset, solved.problem, prior, members, solved.more)
         if checkpoint.resumed:
             check_resumed(model, output, dataset, executor, checkpoint)
@@ -151,6 +155,7 @@ def trainer_maker(
     checkpoint: Checkpoint,
     control: Control,
     logged: Log,
+    evaluation: Evaluation | None,
 ) -> Callable[[], Trainer]:
     """A function that makes a fresh trainer; a latent run needs one for each restart."""
     folder = None if members is None else given.output.absolute() / members
@@ -159,6 +164,11 @@ def trainer_maker(
         logged.write(line)
         if control.watch:
             control.watch(line)
+
+    def between(trainer: Trainer) -> None:
+        if evaluation is not None:
+            evaluation.after_round(trainer)
+        checkpoint.between(trainer)
 
     return lambda: TRAINERS[given.solver.mode](
         given.problem,
@@ -169,7 +179,8 @@ def trainer_maker(
         given.prior,
         folder,
         control.interrupted,
-        checkpoint.between,
+        between,
+        validation=(lambda _: None) if evaluation is None else evaluation.verdict,
     )
 
 

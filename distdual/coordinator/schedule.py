@@ -69,6 +69,7 @@ class Progress:
     n_filled: int = 0  # passes begun only to keep workers busy, which limit nothing
     contradiction: str | None = None  # what cannot be if problem, data and dual are right
     closable: float = np.inf  # the gap to what inference finds, where it leaves a part of `gap` open
+    validation: str | None = None  # why scores on other data ask to stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ class Cause(StrEnum):
     MAX_SECONDS = "max_seconds"
     ONE_PASS = "one-pass"
     RELAXED = "relaxed"  # what is left of the gap is what inference leaves open
+    VALIDATION = "validation"  # the score on other data no longer improves
     CONTRADICTION = "contradiction"  # bounds or constraints that cannot all be right
 
 
@@ -131,6 +133,8 @@ def next_step(progress: Progress, sizes: Ints, limits: Limits) -> Pass | Stop:
         return Stop(Cause.MAX_PASSES, f"{limits.max_passes} passes are done")
     if progress.seconds >= limits.max_seconds:
         return out_of_time(limits.max_seconds)
+    if progress.validation:
+        return Stop(Cause.VALIDATION, progress.validation)
     name, _, number = limits.schedule.partition(":")
     if name == "one-pass" and progress.n_passes == 1:
         return Stop(Cause.ONE_PASS, "the one pass is done")

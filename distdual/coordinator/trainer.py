@@ -74,6 +74,7 @@ class Trainer:
     interrupted: Callable[[], bool] = lambda: False
     between: Callable[["Trainer"], None] = lambda _: None  # called after rounds, where a checkpoint may be taken
     fold: Fold | None = None  # examples to leave out
+    validation: Callable[["Trainer"], str | None] = lambda _: None  # why scores on other data ask to stop
     solver: Solver = field(init=False)
     partition: SlackPartition = field(init=False)
     state: RunState = field(init=False)
@@ -192,6 +193,7 @@ class Trainer:
             n_filled=self.state.totals.filled,
             contradiction=self.contradiction(),
             closable=self.state.closable_gap(self.solver.lower),
+            validation=self.validation(self),
         )
 
     def _limits(self) -> Limits:

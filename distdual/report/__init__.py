@@ -11,6 +11,7 @@ progress: the terminal display.
 log_reader: lines of a log file, and the series that charts draw.
 svg_charts: line and bar charts.
 latent_chart: the objective of a latent problem.
+evaluation_chart: scores on another data set.
 page, page.css, page.js: the HTML page with charts, costs and certificate.
 live, live.js: the same page served during the run.
 plots: the charts as PNG.

@@ -75,7 +75,13 @@ def checked_line(text: str, path: Path, number: int) -> Line:
             f"{path}, line {number}: staleness must be a list of counts and workers a table of examples and seconds, "
             "as in a run log"
         )
+    if not are_numbers(line.get("scores", {})):
+        raise InputError(f"{path}, line {number}: scores must be a table of numbers, as in a run log")
     return line
+
+
+def are_numbers(value: Any) -> bool:
+    return isinstance(value, dict) and all(type(each) in (int, float) for each in value.values())
 
 
 def are_counts(value: Any) -> bool:

@@ -10,6 +10,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from distdual.report.evaluation_chart import evaluations
 from distdual.report.forecast import left_words, passes_left, passes_words, recent_rate, recent_workers, time_left
 from distdual.report.latent_chart import turns
 from distdual.report.log_reader import (
@@ -194,6 +195,7 @@ def pictures(run: RunView) -> str:
         chart("Bounds closing over time", "seconds", at, marks=when),
         chart("Bounds closing over passes", "passes", passes(lines)),
         line_chart("Cache and support", "seconds", at, [cache, support], note="constraints", marks=when),
+        evaluations(lines),
         *over_time(lines),
     ]
     return "".join([*drawn, *by_worker(lines), *by_age(lines)])

@@ -55,6 +55,8 @@ class Round:
     events: list[str] = field(default_factory=list)  # changes of the cache or the groups, and failures
     staleness: list[int] = field(default_factory=list)  # counts of reports by versions behind on arrival
     workers: dict[str, list[float]] = field(default_factory=dict)  # examples scanned and busy seconds of each
+    scores: dict[str, float] = field(default_factory=dict)  # on the data set of [eval], where this round has some
+    scored: int = -1  # the version of the weights that have these scores
 
 
 @dataclass(slots=True)

@@ -34,6 +34,7 @@ def metrics(line: Round) -> dict[str, float]:
         found["staleness"] = sum(age * n for age, n in enumerate(line.staleness)) / sum(line.staleness)
     if line.workers:
         found["workers"] = len(line.workers)
+    found |= {f"eval_{name}": value for name, value in line.scores.items()}
     return {name: float(value) for name, value in found.items()}
 
 

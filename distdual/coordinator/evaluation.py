@@ -1,0 +1,98 @@
+"""Scores of certified weights on another data set while training, and the stop once they no longer improve."""
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from distdual.cluster.base import Executor
+from distdual.cluster.open_executor import open_beside
+from distdual.config import EvalConfig
+from distdual.coordinator.trainer import Trainer
+from distdual.data.dataset import Dataset, open_dataset
+from distdual.data.preprocess.preprocessing import check_same, of_dataset
+from distdual.data.storage.location import Location
+from distdual.errors import InputError
+from distdual.kernels.rows import Floats
+from distdual.model.cv_scores import SMALLER_IS_BETTER, choose_score
+from distdual.model.predict import add_up, check_width, judge_of, predict_shard
+from distdual.problems.base import Problem
+from distdual.problems.latent.base import stated
+from distdual.report.round_log import Round
+
+Scores = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Scores the best weights whenever a pass has certified new ones."""
+
+    config: EvalConfig
+    measure: Callable[[Floats], Scores]
+
+    def after_round(self, trainer: Trainer) -> None:
+        state = trainer.state
+        if state.best_version < 0 or state.best_version == last_scored(state.history):
+            return
+        scores = self.measure(state.best_w)
+        trainer.recorder.score(scores, state.best_version)
+
+    def verdict(self, trainer: Trainer) -> str | None:
+        """Why training should stop, if it should."""
+        return too_patient(trainer.state.history, self.config)
+
+
+def last_scored(history: Sequence[Round]) -> int:
+    """The version of the weights that were scored last; −1 before any."""
+    return next((line.scored for line in reversed(history) if line.scores), -1)
+
+
+def too_patient(history: Sequence[Round], config: EvalConfig) -> str | None:
+    """A sentence once `patience` evaluations in a row have brought no better score; None until then."""
+    every = [line.scores for line in history if line.scores]
+    if not config.patience or len(every) <= config.patience:
+        return None
+    name = choose_score(list(every[0]), config.score)
+    values = [-scores[name] if name.endswith(SMALLER_IS_BETTER) else scores[name] for scores in every]
+    before = max(values[: -config.patience])
+    if max(values[-config.patience :]) > before:
+        return None
+    times = f"{config.patience} evaluation{'s' * (config.patience > 1)}"
+    return f"the validation score {name} has not improved for {times}"
+
+
+@contextlib.contextmanager
+def open_evaluation(
+    config: EvalConfig, training: Dataset, problem: Problem, executor: Executor
+) -> Iterator[Evaluation | None]:
+    """Evaluate where `executor` scans; None without a data set to evaluate on."""
+    if config.url is None:
+        yield None
+        return
+    dataset = open_dataset(Location(config.url, config.storage_options, config.retry_seconds))
+    check_evaluable(training, dataset)
+    problem = stated(problem)
+    judge = judge_of(problem, training.classes, dataset.classes)
+    if judge is None:
+        raise InputError(f"{dataset.location}: its labels are not those of {training.location}, and cannot be scored")
+    versions = itertools.count()
+    with open_beside(executor, dataset, problem) as own:
+
+        def measure(w: Floats) -> Scores:
+            own.publish(next(versions), w)
+            told = [(judge, False)] * dataset.n_shards
+            parts = own.map_shards(predict_shard, range(dataset.n_shards), told)
+            return add_up([part.score for part in parts]) or {}
+
+        yield Evaluation(config, measure)
+
+
+def check_evaluable(training: Dataset, dataset: Dataset) -> None:
+    """Raise unless the features of both data sets mean the same."""
+    check_same(of_dataset(training), dataset, f"{training.location} was", f"prepare it with --like {training.location}")
+    if training.layout.numbering != dataset.layout.numbering:
+        raise InputError(
+            f"{dataset.location}: its features are numbered otherwise than those of {training.location}; "
+            f"prepare it with --like {training.location}"
+        )
+    check_width(training.n_features, dataset)

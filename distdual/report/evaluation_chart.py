@@ -1,0 +1,22 @@
+"""The chart of scores on another data set over passes, from the lines of a run that evaluates while it trains."""
+
+from collections.abc import Sequence
+
+from distdual.report.log_reader import Line, passes
+from distdual.report.svg_charts import Series, line_chart
+
+STYLES = ("upper", "lower", "gap")  # as many scores as are drawn
+
+
+def evaluations(lines: Sequence[Line]) -> str:
+    """The chart, or an empty string for a run without evaluations."""
+    scored = [(at, line["scores"]) for at, line in zip(passes(lines), lines, strict=True) if line.get("scores")]
+    if not scored:
+        return ""
+    names = list(scored[0][1])[: len(STYLES)]
+    series = [
+        Series(name, style, [scores.get(name) for _, scores in scored])
+        for name, style in zip(names, STYLES, strict=False)
+    ]
+    note = "scores of certified weights on the data set of eval.url"
+    return line_chart("Validation over passes", "passes", [at for at, _ in scored], series, note=note)
