@@ -91,7 +91,7 @@ def check_exact(config: Config) -> None:
     free = ("C", "gap", "max_passes", "max_seconds", "cache_bytes", "seed")
     names = [name for name in SolverConfig.__dataclass_fields__ if name not in free]
     changed = [f"solver.{name}" for name in names if getattr(config.solver, name) != getattr(plain, name)]
-    changed += ["prior"] * (config.prior != PriorConfig())
+    changed += ["prior"] * (config.prior != PriorConfig()) + ["eval"] * (config.eval.url is not None)
     defaults = OutputConfig(url=config.output.url)
     changed += [
         f"output.{name}"

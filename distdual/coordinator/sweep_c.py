@@ -194,6 +194,7 @@ def check_supported(config: Config) -> None:
         ("solver.offender_cache", solver.offender_cache > 0),
         ('solver.schedule = "one-pass"', solver.schedule == "one-pass"),
         ("[kernel] without basis", config.kernel is not None and config.kernel.basis is None),
+        ("[eval]", config.eval.url is not None),
         ("output.checkpoint_every", config.output.checkpoint_every > 0),
         ("output.mlflow", config.output.mlflow is not None),
         ("output.tensorboard", config.output.tensorboard is not None),

@@ -113,6 +113,13 @@ class TestRun:
             distdual.train(from_table(table))
         assert not (tmp_path / "model" / "model.json").exists()
 
+    def test_runs_that_cannot_be_evaluated_refuse_it(self, tmp_path: Path) -> None:
+        table = config(tmp_path)
+        with pytest.raises(InputError, match=r"\[eval\] is not possible in a sweep"):
+            distdual.sweep(table, [0.1], 2)
+        with pytest.raises(InputError, match="eval is not possible with an exact kernel"):
+            distdual.train({**table, "solver": {}, "kernel": {"kind": "rbf"}})
+
 
 @pytest.mark.parametrize("given", [{"patience": 1}, {"score": "loss"}, {"url": "x", "patience": -1}])
 def test_options_that_mean_nothing_are_refused(given: dict[str, Any]) -> None:
