@@ -57,7 +57,7 @@ def unit_for(norm: float, n_features: int) -> float:
     A larger one slows the ascent, as rows become alike; a smaller one the centring of the bias, where data are few.
     """
     size = min(norm, float(n_features))
-    return float(np.exp2(np.clip(np.round(0.5 * np.log2(size)), -100, 100))) if 0 < size < np.inf else 1.0
+    return float(np.exp2(np.clip(np.floor(0.5 * np.log2(size)), -100, 100))) if 0 < size < np.inf else 1.0
 
 
 def check_class_cost(class_cost: Mapping[str, float], classes: tuple[str, ...]) -> None:
