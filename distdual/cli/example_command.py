@@ -14,13 +14,17 @@ EXAMPLE_FOLDERS = {"configs": "*.toml", "jobs": "*.py"}
 SHARED = "jobs/shared.py"  # what the programs import
 
 
-@click.command()
+@click.command(short_help="Write example configs and programs.")
 @click.argument("names", nargs=-1)
 @click.option("--dir", "folder", default=".", show_default=True, help="Folder to write configs/ or jobs/ to.")
 def example(names: tuple[str, ...], folder: str) -> None:
     """Write example configs and programs; without NAMES, list them.
 
     A NAME is that of the list, such as configs/binary.toml, or the file's alone, such as binary.toml or binary.
+
+    \b
+    Example:
+      distdual example configs/binary.toml
     """
     files = examples()
     if not names:

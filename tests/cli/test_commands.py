@@ -16,8 +16,8 @@ from distdual.data.prepare.api import prepare_arrays
 from tests.build import examples
 from tests.shell import PROGRAMS, call, distdual, environment
 
-COMMANDS = ["quickstart", "prepare", "info", "train", "sweep", "verify", "predict", "report"]
-COMMANDS += ["warm-up", "submit", "status", "logs", "cancel", "list", "check-problem", "completion"]
+COMMANDS = ["quickstart", "prepare", "info", "train", "sweep", "verify", "calibrate", "predict", "report"]
+COMMANDS += ["warm-up", "submit", "status", "logs", "cancel", "list", "check-problem", "example", "completion"]
 
 CONFIG = """
 [data]
