@@ -15,6 +15,7 @@ import numpy as np
 
 from distdual.certificate.bounds import ShardLoss, objective, relaxed_part, upper_bound
 from distdual.certificate.check_shard import NOTHING, ShardCheck, check_shard
+from distdual.certificate.check_whole import check_whole
 from distdual.certificate.findings import (
     claimed_number,
     claims,
@@ -39,6 +40,7 @@ from distdual.model.io import FROM_ARRAYS, Model, changed_files, check_own_texts
 from distdual.problems.base import Magnitude
 from distdual.problems.expanded import Expanded
 from distdual.problems.latent.base import Completed
+from distdual.problems.multivariate.problem import Multivariate
 from distdual.problems.registry import KindOrClass
 from distdual.scan.scan import DatasetRef
 from distdual.scan.shard_reader import streamed
@@ -167,6 +169,8 @@ def trained_data(source: Location) -> Dataset:
 
 def scan_support(model: Model, folder: Location, dataset: Dataset, executor: Executor) -> Recomputed:
     """Rebuild the support from the data, and compute the loss at the published w, which is the model's."""
+    if isinstance(model.problem, Multivariate):
+        return Recomputed(*check_whole(model, dataset, executor))
     dual, out_of_range = existing(model.dual, dataset)
     supports = support_parts(dual, dataset, folder.absolute().patient(RETRY_SECONDS))
     v, checks = np.zeros(model.problem.n_weights), list[ShardCheck]()

@@ -19,6 +19,7 @@ recorder         the lines of the run log
 trainer          the synchronous loop: scan, insert, ascend, certify
 async_trainer    the same loop without rounds
 evaluation       scores on another data set while training
+whole_trainer    the loop for losses over the whole data set
 c_path           one run along several values of C
 impute           latent values between two convex problems
 latent_loop      imputing and solving in turn

@@ -9,7 +9,6 @@ from distdual.certificate.verify import contradictions
 from distdual.cluster.base import Executor
 from distdual.cluster.open_executor import dask_page, one_client, open_executor
 from distdual.config import ClusterConfig, Config, from_table
-from distdual.coordinator.async_trainer import TRAINERS
 from distdual.coordinator.auto_slack import choice_of
 from distdual.coordinator.checkpoint import Checkpoint, open_checkpoint
 from distdual.coordinator.evaluation import Evaluation, open_evaluation
@@ -21,6 +20,7 @@ from distdual.coordinator.run_inputs import RunInputs, output_of, run_inputs, st
 from distdual.coordinator.run_output import members_of, save_result, tidy
 from distdual.coordinator.solve import foreign, solve_problem
 from distdual.coordinator.trainer import Trainer
+from distdual.coordinator.whole_trainer import trainer_class
 from distdual.data.dataset import Dataset
 from distdual.data.storage.claim import Claim, claimed
 from distdual.data.storage.location import Location
@@ -170,7 +170,7 @@ def trainer_maker(
             evaluation.after_round(trainer)
         checkpoint.between(trainer)
 
-    return lambda: TRAINERS[given.solver.mode](
+    return lambda: trainer_class(given.problem, given.solver.mode)(
         given.problem,
         given.dataset,
         executor,

@@ -14,7 +14,6 @@ import numpy as np
 from distdual.cluster.base import Executor
 from distdual.cluster.open_executor import one_client, open_executor
 from distdual.config import ClusterConfig, Config, SolverConfig, from_table
-from distdual.coordinator.async_trainer import TRAINERS
 from distdual.coordinator.auto_slack import choice_of
 from distdual.coordinator.c_path import follow
 from distdual.coordinator.checkpoint import Checkpoint
@@ -24,6 +23,7 @@ from distdual.coordinator.run_inputs import data_of, mapped_problem, output_of, 
 from distdual.coordinator.run_output import members_of, tidy
 from distdual.coordinator.schedule import Cause
 from distdual.coordinator.trainer import Trainer
+from distdual.coordinator.whole_trainer import trainer_class
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.storage.claim import Claim, claimed
 from distdual.errors import InputError
@@ -214,7 +214,7 @@ def follow_fold(
     run: SweepSetup, values: list[float], fold: Fold, tell: Callable[[str, Point], None]
 ) -> tuple[list[Point], list[dict[str, float]]]:
     """The path of the examples outside a fold, and the scores of its models on those in it."""
-    trainer = TRAINERS[run.config.solver.mode](
+    trainer = trainer_class(run.problem, run.config.solver.mode)(
         run.problem, run.dataset, run.executor, first(run.config, values), prior=run.prior, fold=fold
     )
     points, weights = [], []
@@ -243,7 +243,9 @@ def follow_all(
     with members_of(config, output, slack, none) if best is not None else contextlib.nullcontext() as members:
         notes = None if members is None else output.absolute() / members
         solver = first(config, values)
-        trainer = TRAINERS[solver.mode](run.problem, dataset, run.executor, solver, write, run.prior, notes)
+        trainer = trainer_class(run.problem, solver.mode)(
+            run.problem, dataset, run.executor, solver, write, run.prior, notes
+        )
         points = []
         for point, _ in watched(trainer, values, config.solver.gap):
             tell("all data", point)

@@ -7,6 +7,7 @@ mapped           a problem on mapped features
 expanded         a binary problem with an exact kernel
 free_bias        the loss along a free bias
 binary           binary classification: one constraint an example
+multivariate/    losses over the whole data set, for two classes
 multiclass       multiclass classification (Crammer-Singer)
 regression       ε-insensitive regression: ξ_i = max(0, |target_i − ⟨w, x_i⟩| − ε)
 ordinal          ordinal regression: a score, and thresholds between classes that are in order

@@ -22,6 +22,7 @@ from distdual.problems.latent.bags import Latent
 from distdual.problems.latent.chain import LatentChain
 from distdual.problems.latent.multiclass import LatentMulticlass
 from distdual.problems.multiclass import Multiclass
+from distdual.problems.multivariate.problem import Multivariate
 from distdual.problems.ordinal import Ordinal
 from distdual.problems.parsing.problem import Cfg
 from distdual.problems.ranking.problem import Ranking
@@ -29,6 +30,7 @@ from distdual.problems.regression import Regression
 
 BUILT_IN = (
     Binary,
+    Multivariate,
     Multiclass,
     Regression,
     Ordinal,

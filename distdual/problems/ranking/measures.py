@@ -25,6 +25,16 @@ def ranking_sums(relevance: Floats, scores: Floats, bounds: Ints, cutoff: int) -
     return found | {f"n:{name}": float(n) for name, n in zip(names, sums[:, 1], strict=True)}
 
 
+def pair_sums(relevance: Floats, scores: Floats) -> tuple[float, float]:
+    """How many pairs of documents of one query are in the right order, and how many there are."""
+    if not len(relevance):
+        return 0.0, 0.0
+    rank = np.empty(len(relevance), dtype=np.int32)
+    find_ranks(relevance, np.array([0, len(relevance)]), rank)
+    right, pairs = ordered_pairs(rank, scores, np.argsort(-scores, kind="stable"))
+    return float(right), float(pairs)
+
+
 @kernel
 def add_measures(relevance: Floats, rank: Int32s, scores: Floats, bounds: Ints, cutoff: int, sums: Floats) -> None:
     """Adds each measure and 1 for each query that has it to `sums`."""
