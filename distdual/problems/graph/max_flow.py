@@ -29,15 +29,17 @@ def attraction(pair: Floats) -> Floats:
 def best_cut(unary: Floats, edges: Ints, pair: Floats) -> MinimumCut:
     """The best of two labels for each node, where `attraction` is nowhere negative.
 
-    With y_i in {0, 1}, a pair term is c + a y_i + b y_j − s/2 [y_i ≠ y_j], where s is the attraction.
+    With y_i in {0, 1}, a pair term is c + a y_i + b y_j − s/2 [y_i ≠ y_j], where s is the attraction. One that rounding
+    has put below 0 counts as 0, and what that may cost is part of the bound.
     """
-    n, half = len(unary), 0.5 * np.maximum(0.0, attraction(pair))
+    attracts = attraction(pair)
+    n, half = len(unary), 0.5 * np.maximum(0.0, attracts)
     one = unary[:, 1] - unary[:, 0]  # what label 1 gains
     i, j = edges[:, 0], edges[:, 1]
     one += np.bincount(i, 0.5 * (pair[:, 1, 0] + pair[:, 1, 1] - pair[:, 0, 0] - pair[:, 0, 1]), minlength=n)
     one += np.bincount(j, 0.5 * (pair[:, 0, 1] + pair[:, 1, 1] - pair[:, 0, 0] - pair[:, 1, 0]), minlength=n)
     constant = float(unary[:, 0].sum() + pair[:, 0, 0].sum())
-    most = constant + float(np.maximum(0.0, one).sum())
+    most = constant + float(np.maximum(0.0, one).sum() + 0.5 * np.maximum(0.0, -attracts).sum())
     if not ((one > 0).any() and (one < 0).any()):
         return MinimumCut((one > 0).any() * np.ones(n, dtype=np.int64), most)
     reached, flow = Network(n, i, j, half, one).cut()

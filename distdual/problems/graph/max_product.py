@@ -70,7 +70,7 @@ def max_product(total: Floats, edges: Ints, pair: Floats, order: Ints, parent: I
         first = edges[e, 0] == i
         j = edges[e, 1] if first else edges[e, 0]
         for b in range(n_labels):
-            top = -np.inf
+            top, best[i, b] = -np.inf, 0  # which stays where scores are NaN
             for a in range(n_labels):
                 value = total[i, a] + (pair[e, a, b] if first else pair[e, b, a])
                 if value > top:

@@ -15,8 +15,11 @@ import numpy as np
 
 from distdual.config import check_choice
 from distdual.data.data_spec import DataSpec
+from distdual.data.shard import Shard
 from distdual.errors import InputError
+from distdual.kernels.rounding import MARGIN
 from distdual.kernels.rows import Floats, Ints
+from distdual.problems.base import Magnitude, Offenders
 from distdual.problems.graph.max_flow import attraction, best_cut
 from distdual.problems.graph.max_product import best_of_forest, is_forest
 from distdual.problems.graph.relaxation import relaxed
@@ -113,6 +116,8 @@ class PairwiseGraph(UserProblem):
         cost = np.asarray(x["node_cost"], dtype=np.float64) if "node_cost" in x else np.ones(len(labels))
         if self.label_cost:
             cost = cost * np.array([self.label_cost.get(str(k), 1.0) for k in range(self.labels)])[labels]
+        if not (cost.shape == labels.shape and np.isfinite(cost).all() and (cost >= 0).all()):
+            raise InputError(f"node_cost must be a finite number from 0 for each of {len(labels)} nodes")
         return Labels(labels.astype(np.int64), cost)
 
     def feature_map(self, x: Any, y: Any) -> Floats:
@@ -152,6 +157,24 @@ class PairwiseGraph(UserProblem):
             return Inferred(*best_cut(unary, edges, pair))
         return Inferred(*relaxed(unary, edges, pair))
 
+    def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:
+        """Inference adds up and compares the scores of all nodes and edges, which may cancel in a row.
+
+        Those of the right labels count, too, and each twice, as for `path_magnitude`.
+        """
+        inputs, row, cost, terms = self.inputs(shard), 0.0, 0.0, 0
+        with self.naming(shard) as at:
+            for i in range(shard.n_examples):
+                at(i)
+                x = inputs.x(i)
+                nodes, edges, features = self.parts(x)
+                row = max(row, lengths_of(nodes) + lengths_of(features))
+                cost = max(cost, float(self.right_output(inputs, i, x).cost.sum()))
+                terms = max(terms, 4 * (len(nodes) + len(edges)))
+        own, row = found.magnitude or Magnitude(), 4.0 * MARGIN * row
+        missed = own.missed * own.row / row if row > 0 else 0.0
+        return Magnitude(terms + self.n_weights + 4.0, row, MARGIN * cost, MARGIN * cost, missed)
+
     def is_output(self, x: Any, y: Any) -> bool:
         return len(y) == len(x["nodes"]) and bool(((y >= 0) & (y < self.labels)).all())
 
@@ -186,6 +209,8 @@ class PairwiseGraph(UserProblem):
         if features.shape != (len(edges), self.edge_features):
             expected = f"{self.edge_features} for each of {len(edges)} edges"
             raise InputError(f"edge_features have the shape {features.shape}, expected {expected}")
+        if not (np.isfinite(nodes).all() and np.isfinite(features).all()):
+            raise InputError("a feature of a node or of an edge is NaN or infinite")
         if self.signed and features.min(initial=0.0) < 0:
             raise InputError("an edge feature is negative; attractive = false allows that, with a bound for two labels")
         if self.edge_types == 1:
@@ -194,6 +219,11 @@ class PairwiseGraph(UserProblem):
         check_within("an edge type", types, self.edge_types)
         own = features[:, np.newaxis] * np.eye(self.edge_types)[types][:, :, np.newaxis]
         return nodes, edges, own.reshape(len(edges), self.edge_types * self.edge_features)
+
+
+def lengths_of(rows: Floats) -> float:
+    """Σ ||rows_i||."""
+    return float(np.sqrt(np.einsum("ij,ij->i", rows, rows)).sum())
 
 
 def check_within(what: str, values: Any, end: int) -> None:

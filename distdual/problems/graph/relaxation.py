@@ -24,7 +24,7 @@ def relaxed(unary: Floats, edges: Ints, pair: Floats) -> MinimumCut:
     labels, best = np.zeros(len(unary), dtype=np.int64), -np.inf
     for _ in range(MAX_SWEEPS):
         sweep(edges, pair, belief, shared)
-        bound = bound_of(edges, pair, belief, shared)
+        bound = bound_of(unary, edges, pair, belief, shared)
         found = belief.argmax(axis=1)
         improve_labels(unary, edges, pair, found)
         if (value := value_of(unary, edges, pair, found)) > best:
@@ -63,8 +63,16 @@ def sweep(edges: Ints, pair: Floats, belief: Floats, shared: Floats) -> None:
 
 
 @bare_kernel
-def bound_of(edges: Ints, pair: Floats, belief: Floats, shared: Floats) -> float:
+def bound_of(unary: Floats, edges: Ints, pair: Floats, belief: Floats, shared: Floats) -> float:
+    """The bound; fills `belief` anew, as rounding adds up in it from sweep to sweep."""
     total, n_labels = 0.0, belief.shape[1]
+    for i in range(len(belief)):
+        for a in range(n_labels):
+            belief[i, a] = unary[i, a]
+    for e in range(len(edges)):
+        for a in range(n_labels):
+            belief[edges[e, 0], a] += shared[e, 0, a]
+            belief[edges[e, 1], a] += shared[e, 1, a]
     for i in range(len(belief)):
         most = -np.inf
         for a in range(n_labels):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import distdual
+from distdual.coordinator.warm_start import NO_OFFENDERS
 from distdual.data.in_memory import coded_in_memory
 from distdual.data.prepare.api import prepare_structures
 from distdual.data.sources.structures import structure_block
@@ -71,6 +72,29 @@ def test_two_labels_that_attract_are_solved_exactly(seed):
     found, best = best_cut(unary, edges, pair), best_value(unary, edges, pair)
     assert value_of(unary, edges, pair, found.labels) == pytest.approx(best, rel=1e-7)
     assert best - 1e-12 <= found.bound <= best + 1e-6
+
+
+def test_an_attraction_just_below_0_is_part_of_the_bound():
+    edges, unary = np.array([[0, 1], [1, 2], [2, 0]]), np.array([[9e6, 0.0], [0.0, 9e6], [0.0, 1.0]])
+    pair = 1e6 * (np.ones((3, 2, 2)) + 1e-12 * (1 - np.eye(2)))
+    found = PairwiseGraph(n_features=0).infer(unary, edges, pair)
+    assert (pair[:, 0, 1] > pair[:, 0, 0]).all()
+    assert found.bound >= best_value(unary, edges, pair)
+
+
+def test_the_magnitude_is_that_of_all_constraints():
+    """Also without any that were found, and where the features of nodes cancel in every row."""
+    rng = np.random.default_rng(0)
+    nodes = np.repeat([[1.0], [-1.0]], 50, axis=0)
+    x = {"nodes": nodes, "edges": np.array([[0, 1]]), "node_cost": np.full(100, 0.5)}
+    problem = PairwiseGraph(n_features=0)
+    shard = coded_in_memory(structure_block([x], [np.zeros(100, dtype=np.int64)]), (), 0).shards[0]
+    for w in (np.zeros(3), np.array([rng.normal(), rng.normal(), 1.0])):
+        for found in (NO_OFFENDERS, problem.offenders(w, shard)):
+            size = problem.magnitude(shard, found)
+            assert size.row >= 2 * 101
+            assert size.margin >= 50
+            assert size.terms >= 101
 
 
 def test_nodes_that_agree_need_no_flow():
@@ -210,6 +234,10 @@ def test_a_grid_has_the_edges_of_its_neighbours():
         ({"edges": np.array([[1, 1]])}, "joins a node with itself"),
         ({"nodes": np.zeros((3, 5))}, r"nodes have the shape \(3, 5\), expected 1 features"),
         ({"edge_features": np.array([[-1.0]])}, "an edge feature is negative"),
+        ({"nodes": np.array([[0.0], [np.nan], [1.0]])}, "a feature of a node or of an edge is NaN"),
+        ({"edge_features": np.array([[np.inf]])}, "a feature of a node or of an edge is NaN"),
+        ({"node_cost": np.array([1.0, np.nan, 1.0])}, "node_cost must be a finite number from 0"),
+        ({"node_cost": np.array([1.0, -1.0, 1.0])}, "node_cost must be a finite number from 0"),
     ],
 )
 def test_what_is_no_graph_is_refused(change, words):
