@@ -53,8 +53,11 @@ class KernelConfig:
     def _check_basis(self) -> None:
         if isinstance(self.basis, int) and self.basis < 1:
             raise InputError(f"kernel.basis must be positive, got {self.basis}")
-        if self.basis is None and self.kind == "sigmoid":
-            raise InputError('kernel.kind = "sigmoid" is not positive definite; give kernel.basis, on which it may be')
+        if self.basis is None and (self.kind == "sigmoid" or (self.kind == "polynomial" and self.coef0 < 0)):
+            told = f" with kernel.coef0 = {self.coef0:g}" if self.kind == "polynomial" else ""
+            raise InputError(
+                f'kernel.kind = "{self.kind}"{told} is not positive definite; give kernel.basis, on which it may be'
+            )
         given = [f'kernel.map = "{self.map}"'] * (self.map != "nystroem")
         given += [f'kernel.landmarks = "{self.landmarks}"'] * (self.landmarks != "uniform")
         if not isinstance(self.basis, int) and given:

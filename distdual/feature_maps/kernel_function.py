@@ -27,6 +27,11 @@ class KernelFunction:
     degree: int = 3
     coef0: float = 0.0
 
+    @property
+    def is_positive_definite(self) -> bool:
+        """Whether all kernel matrices are positive semidefinite, without which D(α) bounds nothing."""
+        return self.kind in ("rbf", "laplacian") or (self.kind == "polynomial" and self.coef0 >= 0)
+
     def between(self, x: Features, to: "Landmarks") -> Floats:
         """(n, m) k(x_i, z_j), in an array of its own."""
         if self.kind == "laplacian":

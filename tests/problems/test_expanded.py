@@ -1,5 +1,6 @@
 """Exact kernels: certified, verified and applied by the support expansion."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -147,6 +148,7 @@ def test_verify_notices_what_was_changed(folder: Path, name: str, at: Any, by: f
         ({"solver": {"schedule": "gap"}}, "solver.schedule is not possible with an exact kernel"),
         ({"prior": {"precision": 2.0}}, "prior is not possible"),
         ({"kernel": {"kind": "sigmoid"}}, "is not positive definite"),
+        ({"kernel": {"kind": "polynomial", "coef0": -5.0}}, "coef0 = -5 is not positive definite"),
         ({"kernel": {"kind": "rbf", "map": "fourier"}}, "needs kernel.basis"),
         ({"solver": {"cache_bytes": 1000.0}}, "cached examples takes .* give kernel.basis"),
     ],
@@ -155,6 +157,16 @@ def test_what_an_exact_kernel_cannot_do_is_refused(trained: Path, sections: dict
     with pytest.raises(InputError, match=message):
         train(told(trained, "never", **sections))
     assert not (trained / "never").exists()
+
+
+@pytest.mark.parametrize("forged", [{"kind": "sigmoid"}, {"kind": "polynomial", "coef0": -1.0}], ids=str)
+def test_a_stored_kernel_that_proves_no_bound_is_refused(folder: Path, forged: dict[str, Any]) -> None:
+    path = folder / "model" / "model.json"
+    about = json.loads(path.read_text())
+    about["problem"]["expansion"] |= forged
+    path.write_text(json.dumps(about))
+    with pytest.raises(InputError, match="proves no bound"):
+        verify(str(folder / "model"), str(folder / "data"))
 
 
 def test_a_run_without_checkpoints_does_not_resume(trained: Path) -> None:
