@@ -9,6 +9,7 @@ from distdual.config import Config
 from distdual.coordinator.run import Result, train
 from distdual.coordinator.run_inputs import data_of, output_of
 from distdual.data.dataset import open_dataset
+from distdual.errors import InputError
 
 REACTION = 0.1  # seconds in which a request to end is noticed
 
@@ -27,6 +28,11 @@ def follow_data(
     A model that is in output.url already is continued. The data set is looked at every so many `seconds`; `options`
     are those of `train`.
     """
+    if config.kernel is not None and config.kernel.basis is None:
+        raise InputError(
+            "a run with an exact kernel has no warm starts and cannot follow a data set; give kernel.basis for a "
+            "low-rank one"
+        )
     while True:
         result = train(continuing(config), interrupted=interrupted, terminated=terminated, resume=resume, **options)
         yield result

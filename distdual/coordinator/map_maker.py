@@ -35,17 +35,21 @@ def with_map(
     executor: Executor,
     seed: int,
     options: Mapping[str, Any],
+    known: FeatureMap | None = None,
 ) -> Problem:
     """The problem on mapped features, if there is a kernel.
 
-    Rows are drawn by seed; `options` are the fsspec options of a data set of landmarks.
+    Rows are drawn by seed; `options` are the fsspec options of a data set of landmarks. `known` is a map to take
+    instead of a new one.
     """
     if kernel is None:
         return problem
     check_takes_map(problem)
     taken = take(kernel, dataset, executor, seed)
-    function = function_of(kernel, dataset, taken)
-    made = map_of(kernel, function, dataset.n_features, joined([part.landmarks for part in taken]), seed, options)
+    made = known
+    if made is None:
+        function, rows = function_of(kernel, dataset, taken), joined([part.landmarks for part in taken])
+        made = map_of(kernel, function, dataset.n_features, rows, seed, options)
     return mapped(problem, made, quality(made, joined([part.sample for part in taken])))
 
 

@@ -14,6 +14,7 @@ from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.layout import STRUCTURES
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
+from distdual.feature_maps.feature_map import FeatureMap
 from distdual.kernels.rows import Floats
 from distdual.model.dual import read_npy
 from distdual.model.io import (
@@ -22,7 +23,7 @@ from distdual.model.io import (
 )
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import LatentProblem
-from distdual.problems.mapped import check_takes_map
+from distdual.problems.mapped import Mapped, check_takes_map
 from distdual.problems.registry import class_of, is_own, make_problem
 from distdual.solver.regularizer import Prior
 
@@ -73,8 +74,20 @@ def mapped_problem(config: Config, dataset: Dataset, problem: Problem, client: A
     if config.kernel is None:
         return problem
     check_takes_map(problem)
+    seed, options = config.solver.seed, config.data.storage_options
+    known = map_of_start(config, dataset.n_features)
     with open_executor(config.cluster, dataset, problem, client) as executor:
-        return with_map(problem, config.kernel, dataset, executor, config.solver.seed, config.data.storage_options)
+        return with_map(problem, config.kernel, dataset, executor, seed, options, known)
+
+
+def map_of_start(config: Config, n_inputs: int) -> FeatureMap | None:
+    """The map of solver.start, if it was made as [kernel] says: appended shards must not change it."""
+    start = start_of(config)
+    if start is None or not isinstance(start.problem, Mapped):
+        return None
+    found = start.problem.feature_map
+    same = start.config.get("kernel") == config.public()["kernel"] and found.n_inputs == n_inputs
+    return found if same else None
 
 
 def fit_problem(kind: str, options: Mapping[str, Any], dataset: Dataset) -> Problem:

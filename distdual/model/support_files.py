@@ -26,7 +26,9 @@ def read_expansion(location: Location, told: Mapping[str, Any], problem: Problem
         raise InputError(f"{location}: a {problem.kind} model has no expansion")
     function: KernelFunction = stored_function(told)
     if not function.is_positive_definite:
-        raise InputError(f"{location}/model.json: a {function.kind} kernel with coef0 {function.coef0:g} proves no bound")
+        raise InputError(
+            f"{location}/model.json: a {function.kind} kernel with coef0 {function.coef0:g} proves no bound"
+        )
     support = read_rows(location, f"{SUPPORT_FOLDER}/", problem.n_features)
     if support.n_rows != told["support"]:
         raise InputError(f"{location}/support: {support.n_rows} rows, model.json tells of {told['support']}")

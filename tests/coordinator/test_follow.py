@@ -12,6 +12,7 @@ import distdual
 from distdual.config import from_table
 from distdual.coordinator.follow import follow_data
 from distdual.data.prepare.api import prepare_arrays
+from distdual.errors import InputError
 from tests.build import examples
 from tests.shell import assert_refused, call
 
@@ -54,6 +55,28 @@ def test_each_append_is_certified_anew_from_the_dual_before(bias: Any, tmp_path:
     begin = time.monotonic()
     assert list(runs) == []
     assert time.monotonic() - begin < 5
+
+
+@pytest.mark.parametrize("gamma", ["scale", 0.3])
+def test_a_feature_map_stays_the_same(gamma: Any, tmp_path: Path) -> None:
+    append(tmp_path, 0, 500)
+    told = {**config(tmp_path), "kernel": {"kind": "rbf", "gamma": gamma, "basis": 10}, "solver": {"gap": 1e-2}}
+    runs = follow_data(from_table(told), 0.01)
+    first = next(runs)
+    append(tmp_path, 500, 900)
+    second = next(runs)
+    assert second.certificate["certified"]
+    assert second.certificate["n_examples"] == 900
+    assert first.model.problem.describe() == second.model.problem.describe()
+    assert distdual.verify(str(tmp_path / "model")).certified
+
+
+def test_an_exact_kernel_cannot_follow(tmp_path: Path) -> None:
+    append(tmp_path, 0, 500)
+    told = {**config(tmp_path), "kernel": {"kind": "rbf", "gamma": 0.3}}
+    with pytest.raises(InputError, match="cannot follow a data set"):
+        next(follow_data(from_table(told), 0.01))
+    assert not (tmp_path / "model").exists()
 
 
 def test_a_follower_that_is_started_again_continues_its_model(tmp_path: Path) -> None:
