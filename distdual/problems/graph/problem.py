@@ -168,7 +168,7 @@ class PairwiseGraph(UserProblem):
                 at(i)
                 x = inputs.x(i)
                 nodes, edges, features = self.parts(x)
-                row = max(row, lengths_of(nodes) + lengths_of(features))
+                row = max(row, total_length(nodes) + total_length(features))
                 cost = max(cost, float(self.right_output(inputs, i, x).cost.sum()))
                 terms = max(terms, 4 * (len(nodes) + len(edges)))
         own, row = found.magnitude or Magnitude(), 4.0 * MARGIN * row
@@ -221,7 +221,7 @@ class PairwiseGraph(UserProblem):
         return nodes, edges, own.reshape(len(edges), self.edge_types * self.edge_features)
 
 
-def lengths_of(rows: Floats) -> float:
+def total_length(rows: Floats) -> float:
     """Σ ||rows_i||."""
     return float(np.sqrt(np.einsum("ij,ij->i", rows, rows)).sum())
 
