@@ -258,6 +258,8 @@ class EvalConfig:
             raise InputError(f"eval.patience must be at least 0, got {self.patience}")
         if self.url is None and (self.patience or self.score is not None):
             raise InputError("eval.patience and eval.score need eval.url, the data set to evaluate on")
+        if self.score is not None and not self.patience:
+            raise InputError("eval.score needs eval.patience: a score that no stop depends on is left out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,11 +35,18 @@ class Evaluation:
         if state.best_version < 0 or state.best_version == last_scored(state.history):
             return
         scores = self.measure(state.best_w)
+        check_score(self.config.score, scores)
         trainer.recorder.score(scores, state.best_version)
 
     def verdict(self, trainer: Trainer) -> str | None:
         """Why training should stop, if it should."""
         return too_patient(trainer.state.history, self.config)
+
+
+def check_score(name: str | None, scores: Scores) -> None:
+    """Refuse a score that there is not, as soon as it is known which there are."""
+    if name is not None and name not in scores:
+        raise InputError(f"eval.score is one of {', '.join(scores)}, got {name!r}")
 
 
 def last_scored(history: Sequence[Round]) -> int:

@@ -95,7 +95,7 @@ class TestRun:
     @pytest.mark.parametrize(
         ("given", "message"),
         [
-            ({"url": "OTHER", "score": "nonesuch", "patience": 1}, "the score to choose by is one of"),
+            ({"url": "OTHER", "score": "nonesuch", "patience": 99}, "eval.score is one of accuracy, got 'nonesuch'"),
             ({"url": "WIDE"}, "7 features, but the model was trained with 6"),
             ({"url": "SCALED"}, "was prepared with"),
             ({"url": "LABELS"}, "its labels are not those of"),
@@ -108,7 +108,7 @@ class TestRun:
         prepare_arrays(OTHERS.x, OTHERS.y + 5, tmp_path / "LABELS", "binary")
         prepare_arrays(OTHERS.x, OTHERS.y, tmp_path / "OTHER", "binary")
         table["eval"] = {**given, "url": str(tmp_path / given["url"])}
-        table["solver"] |= {"gap": 1e-9, "schedule": "ratio:1"}
+        table["solver"] |= {"gap": 1e-9, "schedule": "ratio:1", "max_passes": 8}
         with pytest.raises(InputError, match=message):
             distdual.train(from_table(table))
         assert not (tmp_path / "model" / "model.json").exists()
@@ -121,7 +121,9 @@ class TestRun:
             distdual.train({**table, "solver": {}, "kernel": {"kind": "rbf"}})
 
 
-@pytest.mark.parametrize("given", [{"patience": 1}, {"score": "loss"}, {"url": "x", "patience": -1}])
+@pytest.mark.parametrize(
+    "given", [{"patience": 1}, {"score": "loss"}, {"url": "x", "patience": -1}, {"url": "x", "score": "loss"}]
+)
 def test_options_that_mean_nothing_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"eval\."):
         replace(EvalConfig(), **given)
