@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from distdual.certificate.bounds import ShardLoss
-from distdual.kernels.rounding import MARGIN, gamma
+from distdual.kernels.rounding import MARGIN, gamma, norm_bound
 from distdual.kernels.rows import Floats
 from distdual.problems.base import BiasKinks
 from distdual.scan.scan import ShardReport
@@ -29,7 +29,9 @@ def at_best_bias(
     best = w.copy()
     best[-1] += best_shift(parts) / constant
     t = float(best[-1] - w[-1]) * constant
-    return best, shifted(losses, parts, t)
+    norm = norm_bound(w)  # at which scores were rounded
+    rounded = [loss._replace(fixed=loss.error.at(norm), stacked=0.0, slope=0.0) for loss in losses]
+    return best, shifted(rounded, parts, t)
 
 
 def best_shift(parts: Sequence[BiasKinks]) -> float:

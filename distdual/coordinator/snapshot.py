@@ -76,6 +76,7 @@ def restore(trainer: Trainer, state: State, ledger: Iterable[bytes], *, more_dat
     trainer.partition.restore(state.files, values["partition"], ledger)
     trainer.state.restore_log(values, trainer.solver.candidate())
     if more_data:
+        trainer.solver.forget_upper()
         trainer.solver.bound()  # a pass that was under way is not continued
     else:
         underway = unpack_underway(values["underway"], state.weights.get("asked"))

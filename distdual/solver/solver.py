@@ -275,6 +275,10 @@ class Solver:
         if self.prior.free:
             self.bound()
 
+    def forget_upper(self) -> None:
+        """Forget the upper bound of P(w*), as P is another."""
+        self.ceiling = np.inf
+
     def bound(self) -> float:
         """Rebuild v and w from α and return `lower`: D(α), which holds for the full problem."""
         if self.prior.free:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from distdual.certificate.bias_search import best_shift, change, shifted
+from distdual.certificate.bias_search import at_best_bias, best_shift, change, shifted
 from distdual.certificate.bounds import ShardLoss
 from distdual.problems.free_bias import hinge_kinks, tube_kinks
 
@@ -53,6 +53,14 @@ def test_the_change_of_the_loss_is_that_of_the_examples(loss, t):
     found, error = change(kinks(loss, residual, positive, cost), t)
     expected = loss(residual, positive, cost, t) - loss(residual, positive, cost, 0.0)
     assert abs(found - expected) <= error + 1e-13
+
+
+def test_the_rounding_is_that_of_the_weights_that_were_scanned():
+    residual, positive, cost = example(3)
+    w, losses = np.array([1.0, 1e6]), [ShardLoss(0, 0, 1.0, True, 0.0, 0.0, 1e-8)]
+    best, after = at_best_bias(w, losses, [kinks(hinge, residual + 1e6, positive, cost)], 1.0)
+    assert abs(best[-1]) < 1e6 - 1
+    assert after[0].error.at(float(np.linalg.norm(best))) >= losses[0].error.at(1e6)
 
 
 def test_the_search_ends_where_kinks_are_no_longer_known():

@@ -115,9 +115,9 @@ def test_a_restored_run_ends_as_if_nothing_had_happened(
         executor.close()
 
 
-def kept_while_training(dataset: MemoryDataset) -> tuple[list[State], Trainer]:
+def kept_while_training(dataset: MemoryDataset, bias: float | str = 0.0) -> tuple[list[State], Trainer]:
     """The states of a run between its rounds, and another run of the same data that has not begun."""
-    problem = Binary(n_features=D, classes=dataset.classes)
+    problem = Binary(n_features=D, classes=dataset.classes, bias=bias)
     kept: list[State] = []
 
     def trainer(between: Any) -> Trainer:
@@ -136,6 +136,13 @@ def test_with_more_data_lower_is_that_of_alpha_even_if_a_pass_was_under_way() ->
     solver = again.solver
     alpha, margin = solver.cache.alpha.view, solver.cache.margin.view
     assert solver.lower == pytest.approx(alpha @ margin - 0.5 * solver.w @ solver.w, rel=1e-9)
+
+
+def test_with_more_data_an_upper_bound_is_void_for_a_free_bias_too() -> None:
+    kept, again = kept_while_training(data(False, 2, n=3000), "free")
+    assert kept[-1].values["solver"]["ceiling"] < np.inf
+    restore(again, kept[-1], [], more_data=True)
+    assert again.solver.ceiling == np.inf
 
 
 def test_weights_that_are_not_those_of_alpha_are_refused() -> None:
