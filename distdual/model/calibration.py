@@ -1,7 +1,8 @@
 """Calibration: decision values to probabilities, by Platt's sigmoid or isotonic regression, one curve for each class.
 
-Two classes have one curve, for the second. More have one each, fitted against all others; the probabilities of a row
-are scaled to sum to 1, as scikit-learn does. coordinator/calibrate.py fits the curves to held-out decision values.
+A binary model has one curve, for the second class. A multiclass model has one a class, fitted against all others; the
+probabilities of a row are scaled to sum to 1, as scikit-learn does. coordinator/calibrate.py fits the curves to
+held-out decision values.
 """
 
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ CURVES: dict[str, Any] = {"sigmoid": Sigmoid, "isotonic": Isotonic}
 @dataclass(frozen=True, slots=True)
 class Calibration:
     method: str
-    curves: tuple[Sigmoid | Isotonic, ...]  # one for two classes, else one a class
+    curves: tuple[Sigmoid | Isotonic, ...]  # one of a binary model, else one a class
     folds: int
     seed: int  # of the folds
 
@@ -67,10 +68,10 @@ class Calibration:
         return {"method": self.method, "folds": self.folds, "seed": self.seed, "curves": curves}
 
     @staticmethod
-    def of_table(told: dict[str, Any], n_classes: int, name: str) -> "Calibration":
-        """The calibration that a file holds, if it is one for so many classes."""
+    def of_table(told: dict[str, Any], n_curves: int, name: str) -> "Calibration":
+        """The calibration that a file holds, if it has so many curves."""
         CALIBRATION_RULE(name, told)
-        kind, n_curves = CURVES[told["method"]], 1 if n_classes == 2 else n_classes
+        kind = CURVES[told["method"]]
         each(CURVE_RULES[told["method"]], length=n_curves)(f"{name}: curves", told["curves"])
         curves = tuple(kind(**{key: listed(value) for key, value in curve.items()}) for curve in told["curves"])
         if kind is Isotonic:

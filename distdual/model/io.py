@@ -54,9 +54,11 @@ from distdual.model.replace_files import create_files, current, replace_files
 from distdual.model.schema import CERTIFICATE, EXPANDED, FEATURE_MAP, MODEL, RUN_RULE
 from distdual.model.support_files import SUPPORT_ARRAYS, read_expansion, support_files
 from distdual.problems.base import Problem
+from distdual.problems.binary import Binary
 from distdual.problems.expanded import EXPANSION, Expanded
 from distdual.problems.latent.base import Completed, LatentProblem
-from distdual.problems.mapped import MAP, Mapped, check_takes_map, mapped
+from distdual.problems.mapped import MAP, Mapped, check_takes_map, mapped, unmapped
+from distdual.problems.multiclass import Multiclass
 from distdual.problems.registry import KindOrClass, problem_from, texts_of
 from distdual.schema import rising
 from distdual.solver.regularizer import Prior
@@ -330,8 +332,11 @@ def read_model(location: Location, problem: KindOrClass | None) -> Model:
 def read_calibration(location: Location, problem: Problem) -> Calibration | None:
     if not location.exists(CALIBRATION):
         return None
-    classes = problem.describe()["classes"]
-    return Calibration.of_table(read_json(location, CALIBRATION), len(classes), f"{location}/{CALIBRATION}")
+    plain = unmapped(problem)
+    if not isinstance(plain, Binary | Multiclass):
+        raise InputError(f"{location}/{CALIBRATION}: a {problem.kind} model gives no probabilities; remove the file")
+    n_curves = 1 if isinstance(plain, Binary) else len(plain.classes)
+    return Calibration.of_table(read_json(location, CALIBRATION), n_curves, f"{location}/{CALIBRATION}")
 
 
 def raw_description(told: Mapping[str, Any]) -> dict[str, Any]:

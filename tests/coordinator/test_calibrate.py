@@ -1,6 +1,7 @@
 """Probabilities come from scores of examples that the scoring model has not seen, and stay with the model."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 import distdual
 from distdual.data.prepare.api import prepare_arrays
+from distdual.errors import InputError
 from distdual.model.calibration import fit
 from distdual.scan.cv_folds import folds_of
 from tests.build import examples
@@ -86,8 +88,9 @@ def test_a_new_fit_or_run_has_no_probabilities(trained: Path) -> None:
     assert distdual.load_model(str(trained / "model")).calibration is None
 
 
-def test_several_classes_are_scaled_to_sum_to_one(tmp_path: Path) -> None:
-    y = np.digitize(MADE.x[:, 0], [-0.5, 0.5])
+@pytest.mark.parametrize("cuts", [[-0.5, 0.5], [0.0]], ids=["three", "two"])
+def test_the_classes_of_a_multiclass_model_are_scaled_to_sum_to_one(cuts: list[float], tmp_path: Path) -> None:
+    y = np.digitize(MADE.x[:, 0], cuts)
     prepare_arrays(MADE.x, y, str(tmp_path / "data"), "multiclass", shard_bytes=800)
     told = config(tmp_path, "model")
     told["problem"]["kind"] = "multiclass"
@@ -101,6 +104,7 @@ def test_several_classes_are_scaled_to_sum_to_one(tmp_path: Path) -> None:
 
 def test_what_cannot_be_calibrated_is_refused(trained: Path, tmp_path: Path, capsys: Any) -> None:
     assert_refused(call(capsys, "calibrate", trained / "model", "--folds", "1"), "folds go from 2")
+    distdual.calibrate(str(trained / "model"), folds=2)
     svc = distdual.SVC(C=0.1).fit(MADE.x, MADE.y)
     svc.save(tmp_path / "arrays")
     assert_refused(call(capsys, "calibrate", tmp_path / "arrays"), "CalibratedClassifierCV")
@@ -110,3 +114,6 @@ def test_what_cannot_be_calibrated_is_refused(trained: Path, tmp_path: Path, cap
     told["solver"]["gap"] = 0.1
     distdual.train(told)
     assert_refused(call(capsys, "calibrate", tmp_path / "line"), "regression", "binary and multiclass")
+    shutil.copy(trained / "model" / "calibration.json", tmp_path / "line")
+    with pytest.raises(InputError, match="a regression model gives no probabilities"):
+        distdual.load_model(str(tmp_path / "line"))

@@ -73,7 +73,7 @@ GOOD = Calibration("isotonic", (Isotonic((0.0, 1.0), (0.1, 0.9)),), 5, 0).table(
 )
 def test_a_file_that_is_no_calibration_is_refused(change, words):
     with pytest.raises(InputError, match=words):
-        Calibration.of_table({**GOOD, **change}, 2, "calibration.json")
+        Calibration.of_table({**GOOD, **change}, 1, "calibration.json")
 
 
 def test_one_curve_is_not_enough_for_three_classes():
