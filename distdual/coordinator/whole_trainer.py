@@ -33,11 +33,24 @@ def trainer_class(problem: Problem, mode: str) -> type[Trainer]:
     return WholeTrainer if isinstance(problem, Multivariate) else TRAINERS[mode]
 
 
+def check_whole_settings(config: SolverConfig, kind: str) -> None:
+    """Refuse what a loop that scans all examples for each constraint cannot do."""
+    plain = SolverConfig()
+    names = [name for name in ("mode", "stream", "process", "average") if getattr(config, name) != getattr(plain, name)]
+    names += ["schedule"] * (config.schedule not in (plain.schedule, "one-pass"))
+    if names:
+        told = f"solver.{names[0]} = {getattr(config, names[0])!r}"
+        raise InputError(
+            f"{told} is not possible with a {kind} problem, which scans all examples at once; leave it out"
+        )
+
+
 @dataclass(slots=True)
 class WholeTrainer(Trainer):
     """One slack for all examples: the constraint cache has one group, of example 0."""
 
     def __post_init__(self) -> None:
+        check_whole_settings(self.config, self.problem.kind)
         if self.config.slack not in ("auto", "all") or self.config.offender_cache or self.config.start:
             raise InputError(
                 f'a {self.problem.kind} problem has one slack for all examples: leave solver.slack at "auto" or "all", '

@@ -117,6 +117,16 @@ def test_other_slacks_are_refused(data, solver):
         distdual.train(config)
 
 
+@pytest.mark.parametrize("solver", [{"mode": "async"}, {"schedule": "ratio:3"}, {"stream": "yes"}], ids=str)
+def test_settings_of_other_loops_are_refused(data, solver):
+    config = config_of(data, loss="auc")
+    config["solver"] |= solver
+    with pytest.raises(
+        InputError, match=f"solver.{next(iter(solver))} = .* is not possible with a multivariate problem"
+    ):
+        distdual.train(config)
+
+
 def test_costs_of_examples_are_refused(tmp_path):
     x, y = rare(50)
     prepare_arrays(x, np.where(y, 1, -1), tmp_path / "data", "multivariate", cost=np.ones(50))
