@@ -10,6 +10,7 @@ from distdual.coordinator.run import Result, train
 from distdual.coordinator.run_inputs import data_of, output_of
 from distdual.data.dataset import open_dataset
 from distdual.errors import InputError
+from distdual.problems.multivariate.problem import Multivariate
 
 REACTION = 0.1  # seconds in which a request to end is noticed
 
@@ -28,16 +29,21 @@ def follow_data(
     A model that is in output.url already is continued. The data set is looked at every so many `seconds`; `options`
     are those of `train`.
     """
-    if config.kernel is not None and config.kernel.basis is None:
-        raise InputError(
-            "a run with an exact kernel has no warm starts and cannot follow a data set; give kernel.basis for a "
-            "low-rank one"
-        )
+    check_can_start(config)
     while True:
         result = train(continuing(config), interrupted=interrupted, terminated=terminated, resume=resume, **options)
         yield result
         if not has_grown(config, len(result.model.data.checksum), seconds, lambda: interrupted() or terminated()):
             return
+
+
+def check_can_start(config: Config) -> None:
+    """Refuse runs without warm starts, before the first of them."""
+    exact = config.kernel is not None and config.kernel.basis is None
+    if exact or config.problem.kind == Multivariate.kind:
+        what = "a run with an exact kernel" if exact else f"a {Multivariate.kind} problem"
+        remedy = "; give kernel.basis for a low-rank one" if exact else ""
+        raise InputError(f"{what} has no warm starts and cannot follow a data set{remedy}")
 
 
 def continuing(config: Config) -> Config:

@@ -71,9 +71,12 @@ def test_a_feature_map_stays_the_same(gamma: Any, tmp_path: Path) -> None:
     assert distdual.verify(str(tmp_path / "model")).certified
 
 
-def test_an_exact_kernel_cannot_follow(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "section", [{"kernel": {"kind": "rbf", "gamma": 0.3}}, {"problem": {"kind": "multivariate"}}], ids=str
+)
+def test_runs_without_warm_starts_cannot_follow(section: dict[str, Any], tmp_path: Path) -> None:
     append(tmp_path, 0, 500)
-    told = {**config(tmp_path), "kernel": {"kind": "rbf", "gamma": 0.3}}
+    told = {**config(tmp_path), **section}
     with pytest.raises(InputError, match="cannot follow a data set"):
         next(follow_data(from_table(told), 0.01))
     assert not (tmp_path / "model").exists()
