@@ -125,7 +125,7 @@ def fetch(values: Any, place: Any) -> None:
 def _fetch_code(context: Any, values: Any, place: Any) -> Any:  # noqa: ARG001 - as Numba calls it
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        address = builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.PointerType())
+        address = builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(8).as_pointer())
         number = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
         instruction = cast(Any, cgutils).get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")

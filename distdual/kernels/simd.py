@@ -65,7 +65,6 @@ def write_four(four: Any, out: Any, first: Any) -> None:  # as `_written` has it
 # What kernels see.
 
 VECTOR = ir.VectorType(ir.DoubleType(), FOUR)
-ADDRESS_TYPE = ir.PointerType()  # without the type of what it points to, as LLVM has them now
 PLACES = ir.VectorType(ir.IntType(32), FOUR)
 ONE_ROUNDING = ("contract",)  # of a product that is added, as in all kernels; said everywhere, else Numba adds more
 
@@ -101,7 +100,7 @@ def _add_four_code(context: Any, total: Any, scale: Any, table: Any, place: Any)
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         before, factor, array, first = arguments
         data = context.make_array(signature.args[2])(context, builder, array).data
-        values = builder.load(builder.bitcast(builder.gep(data, [first]), ADDRESS_TYPE), align=8, typ=VECTOR)
+        values = builder.load(builder.bitcast(builder.gep(data, [first]), VECTOR.as_pointer()), align=8)
         lone = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), factor, ir.IntType(32)(0))
         factors = builder.shuffle_vector(lone, lone, ir.Constant(PLACES, [0] * FOUR))
         return builder.fadd(before, builder.fmul(factors, values, flags=ONE_ROUNDING), flags=ONE_ROUNDING)
@@ -118,8 +117,8 @@ def _add_gathered_code(context: Any, total: Any, values: Any, indices: Any, j: A
             context.make_array(signature.args[k])(context, builder, arguments[k]).data for k in (1, 2, 4)
         )
         dtype = signature.args[1].dtype
-        run = ir.VectorType(context.get_data_type(dtype), FOUR)
-        some = builder.load(builder.bitcast(builder.gep(x, [at]), ADDRESS_TYPE), align=dtype.bitwidth // 8, typ=run)
+        run = ir.VectorType(x.type.pointee, FOUR).as_pointer()
+        some = builder.load(builder.bitcast(builder.gep(x, [at]), run), align=dtype.bitwidth // 8)
         if isinstance(dtype, types.Integer):
             factors = builder.sitofp(some, VECTOR)
         else:
@@ -156,7 +155,7 @@ def _put_four_code(context: Any, four: Any, table: Any, place: Any) -> Any:  # n
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         values, array, first = arguments
         data = context.make_array(signature.args[1])(context, builder, array).data
-        builder.store(values, builder.bitcast(builder.gep(data, [first]), ADDRESS_TYPE), align=8)
+        builder.store(values, builder.bitcast(builder.gep(data, [first]), VECTOR.as_pointer()), align=8)
         return context.get_dummy_value()
 
     return types.void(four, table, place), generate

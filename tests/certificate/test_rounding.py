@@ -74,7 +74,7 @@ def bounds(case: Case, w: Any, alpha: Any) -> tuple[float, float]:
     v[slice(None) if found.v.at is None else found.v.at] += found.v.values
     losses = [ShardLoss(0, 0, found.loss, True, *found.error)]
     upper = upper_bound(w, 0, losses, C=case.C, n_shards=1, prior=Prior(width))
-    return dual_value(model, [found], v).low, upper.high
+    return dual_value(model, [found], v, upper.high).low, upper.high
 
 
 @pytest.mark.parametrize("seed", range(CASES))
