@@ -104,8 +104,12 @@ class Multivariate(Problem):
         return worst_at(positive, negative, k, share_of_k=self.loss != "recall@k")
 
     def whole_magnitude(self, shard: Magnitude, n: int) -> Magnitude:
-        """That of the constraint of all n examples, of which the longest rows of all shards are known."""
-        terms = shard.terms + n + 8.0
+        """That of the constraint of all n examples, of which the longest rows of all shards are known.
+
+        Outputs are compared by running sums over all scores, which add and take away each of them, before the slack of
+        the best is added up.
+        """
+        terms = shard.terms + 3.0 * n + 8.0
         return Magnitude(terms, 2.0 * MARGIN * n * shard.row, float(n), float(n), gamma(shard.terms), 1.0)
 
     def shard_magnitude(self, shard: Shard) -> Magnitude:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distdual.errors import InputError
-from distdual.problems.base import Keys
+from distdual.kernels.rounding import gamma
+from distdual.problems.base import Keys, Magnitude
 from distdual.problems.multivariate import whole_losses
 from distdual.problems.multivariate.problem import Multivariate
 from distdual.problems.multivariate.whole_losses import best_f1_cut
@@ -70,6 +71,13 @@ def test_the_walk_over_contingency_tables_is_the_same_in_plain_python():
     with python_kernels("distdual.problems.multivariate.whole_losses"):
         plain = whole_losses.best_f1_cut(positive, negative, 39.0)
     assert best_f1_cut(positive, negative, 39.0) == plain
+
+
+def test_the_magnitude_covers_the_running_sums_that_outputs_are_compared_by():
+    """Twice the error of a sum that adds and takes away each of n scores, and that of the slack itself."""
+    n, own = 1000, Magnitude(terms=10.0, row=2.0)
+    size = problem_of("f1").whole_magnitude(own, n)
+    assert gamma(size.terms) * size.row >= (2 * gamma(2 * n) + gamma(n)) * n * own.row
 
 
 def test_the_weights_of_a_key_come_back():
