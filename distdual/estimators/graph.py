@@ -73,12 +73,14 @@ class GraphSVM(StructuredEstimator):
     def _block(self, X: Any, given: Given, *, first: bool, keep: bool) -> Block:  # noqa: ARG002 - as in the base class
         if given.y is None:
             raise InputError("GraphSVM requires y to be passed, but the target y is None")
-        labels = [np.asarray(each) for each in given.y]
+        found, labels = graphs(X), [np.asarray(each) for each in given.y]
+        if not labels or any(each.ndim != 1 for each in labels):
+            raise InputError("y must be a list with an array for each graph, the labels of its nodes")
         if first:
             self.classes_ = np.unique(np.concatenate(labels))
             self.n_features_in_ = 0
         coded = [codes_of(each, self.classes_) for each in labels]
-        return structure_block(graphs(X), coded, given.sample_weight)
+        return structure_block(found, coded, given.sample_weight)
 
     def _learn_classes(self, found: Any) -> None:
         """Classes of a data set are known once its labels are read."""
@@ -153,6 +155,14 @@ def graphs(X: Any) -> list[Any]:
             raise InputError(f"graph {k}: expected a dict with nodes and edges, or a tuple (nodes, edges)")
         graph = {name: np.asarray(part) for name, part in given.items()}
         graph["nodes"] = graph["nodes"].astype(np.float32)
-        graph["edges"] = graph["edges"].astype(np.int32).reshape(-1, 2)
+        graph["edges"] = node_numbers(graph["edges"])
         found.append(graph)
     return found
+
+
+def node_numbers(edges: Any) -> Any:
+    """The edges as 32-bit integers where they are whole numbers; others stay, and the problem refuses them."""
+    if not edges.size:
+        return np.empty((0, 2), dtype=np.int32)
+    whole = edges.astype(np.int32)
+    return whole if (whole == edges).all() else edges

@@ -26,6 +26,7 @@ from distdual.problems.graph.relaxation import relaxed
 from distdual.problems.user.problem import UserProblem
 
 CLOSE = 1e-12  # relative: how far below 0 rounding may put an attraction
+FIELDS = ("nodes", "edges", "edge_features", "edge_types", "node_cost")
 
 
 class Labels(NamedTuple):
@@ -194,15 +195,11 @@ class PairwiseGraph(UserProblem):
 
     def parts(self, x: Any) -> tuple[Floats, Ints, Floats]:
         """Nodes, edges and features of edges, checked; edges of each type have columns of their own."""
-        if not isinstance(x, Mapping) or not {"nodes", "edges"} <= set(x):
-            raise InputError("a graph is a dict with nodes and edges")
+        check_fields(x)
         nodes = np.asarray(x["nodes"], dtype=np.float64)
         if nodes.ndim != 2 or nodes.shape[1] != self.node_features:
             raise InputError(f"nodes have the shape {nodes.shape}, expected {self.node_features} features each")
-        edges = np.asarray(x["edges"]).astype(np.int64, copy=False).reshape(-1, 2)
-        check_within("an edge", edges, len(nodes))
-        if (edges[:, 0] == edges[:, 1]).any():
-            raise InputError("an edge joins a node with itself")
+        edges = pairs_of_nodes(x["edges"], len(nodes))
         features = np.ones((len(edges), 1))
         if "edge_features" in x:
             features = np.asarray(x["edge_features"], dtype=np.float64)
@@ -213,10 +210,9 @@ class PairwiseGraph(UserProblem):
             raise InputError("a feature of a node or of an edge is NaN or infinite")
         if self.signed and features.min(initial=0.0) < 0:
             raise InputError("an edge feature is negative; attractive = false allows that, with a bound for two labels")
+        types = types_of_edges(x, len(edges), self.edge_types)
         if self.edge_types == 1:
             return nodes, edges, features
-        types = np.asarray(x["edge_types"])
-        check_within("an edge type", types, self.edge_types)
         own = features[:, np.newaxis] * np.eye(self.edge_types)[types][:, :, np.newaxis]
         return nodes, edges, own.reshape(len(edges), self.edge_types * self.edge_features)
 
@@ -224,6 +220,41 @@ class PairwiseGraph(UserProblem):
 def total_length(rows: Floats) -> float:
     """Σ ||rows_i||."""
     return float(np.sqrt(np.einsum("ij,ij->i", rows, rows)).sum())
+
+
+def check_fields(x: Any) -> None:
+    """Refuse what is no graph, and arrays that would have no effect."""
+    if not isinstance(x, Mapping) or not {"nodes", "edges"} <= set(x):
+        raise InputError("a graph is a dict with nodes and edges")
+    if other := set(x).difference(FIELDS):
+        raise InputError(f"a graph has no {min(other)}; expected {', '.join(FIELDS)}")
+
+
+def pairs_of_nodes(given: Any, n_nodes: int) -> Ints:
+    """(m, 2) the two nodes of each edge."""
+    edges = np.asarray(given)
+    if not edges.size:
+        return np.empty((0, 2), dtype=np.int64)
+    if edges.ndim != 2 or edges.shape[1] != 2:
+        raise InputError(f"edges have the shape {edges.shape}, expected (m, 2), two nodes for each edge")
+    check_within("an edge", edges, n_nodes)
+    whole = edges.astype(np.int64, copy=False)
+    if (whole != edges).any():
+        raise InputError("an edge names a node by a number that is not whole")
+    if (whole[:, 0] == whole[:, 1]).any():
+        raise InputError("an edge joins a node with itself")
+    return whole
+
+
+def types_of_edges(x: Mapping[str, Any], n_edges: int, n_types: int) -> Ints:
+    """(n_edges,) the type of each edge; 0 where the data have none."""
+    if "edge_types" not in x:
+        return np.zeros(n_edges, dtype=np.int64)
+    types = np.asarray(x["edge_types"])
+    if types.shape != (n_edges,):
+        raise InputError(f"edge_types have the shape {types.shape}, expected one for each of {n_edges} edges")
+    check_within("an edge type", types, n_types)
+    return types.astype(np.int64, copy=False)
 
 
 def check_within(what: str, values: Any, end: int) -> None:

