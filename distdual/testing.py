@@ -26,6 +26,7 @@ from distdual.data.shard import Shard, run_arrays
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, OuterRows
 from distdual.problems.base import Constraints, Keys, Problem
 from distdual.problems.registry import is_own, problem_from
+from distdual.problems.user.rows import kept_vector, row_differences
 
 SEEDS = [0, 1, 2]
 
@@ -43,16 +44,18 @@ def random_shard(*, n_features: int, n_classes: int, n_examples: int = 20, seed:
 
 def every_output(problem: Any, shard: Shard, i: int) -> Enumerated:
     """The constraints of example i of a `UserProblem` that lists its `outputs`."""
-    x, y_true = problem.example(shard, i), problem.truth(shard.y[i].item())
+    inputs = problem.inputs(shard)
+    x = inputs.x(i)
+    case = problem.case(inputs, i, x)
     outputs = problem.outputs(x)
     assert outputs is not None, f"{problem.kind} does not define outputs(x): set every_constraint in the test class"
-    cost = float(problem.costs(shard)[i])
+    right, cost = kept_vector(problem.feature_map(x, case.right)), float(problem.costs(shard)[i])
     found = {}
     for y in outputs:
-        part = problem.row(x, y_true, y)
-        row = np.zeros(problem.n_weights)
-        row[part.indices] = part.values
-        found[problem.encode(y)] = (row, float(problem.loss(y_true, y)), cost)
+        loss = float(problem.loss(case.y_true, y))
+        scale = np.array([loss]) if problem.slack_rescaled else None
+        made = row_differences([right], [kept_vector(problem.feature_map(x, y))], problem.n_weights, scale)
+        found[problem.encode(y)] = (dense(made.rows, problem.n_weights)[0], loss, cost)
     return found
 
 

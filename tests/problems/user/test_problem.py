@@ -22,7 +22,7 @@ from distdual.kernels.rows import CsrRows, DenseRows
 from distdual.problems.registry import make_problem, problem_from
 from distdual.problems.user.rows import smaller_form
 from distdual.problems.user.self_check import check_problem
-from distdual.testing import ProblemContract
+from distdual.testing import ProblemContract, every_output
 from tests import naive
 from tests.build import examples
 from tests.problems import mine
@@ -43,6 +43,17 @@ def every_class(problem: Any, shard: Shard, i: int) -> dict[tuple[int, ...], tup
         cost = 1.0 if shard.cost is None else float(shard.cost[i])
         found[(j,)] = (blocks.ravel(), problem.scale * (j != y), cost)
     return found
+
+
+@pytest.mark.parametrize("problem", [mine.PlainMulticlass, mine.SparseMulticlass])
+def test_the_contract_enumerates_the_outputs_of_a_problem(problem):
+    made, shard = problem(n_features=4, classes=CLASSES, scale=2.5), three_classes(0, cost=True)
+    for i in range(shard.n_examples):
+        found, expected = every_output(made, shard, i), every_class(made, shard, i)
+        assert found.keys() == expected.keys()
+        for key, (row, margin, cost) in found.items():
+            np.testing.assert_allclose(row, expected[key][0], rtol=1e-6)
+            assert (margin, cost) == expected[key][1:]
 
 
 class OwnContract(ProblemContract):
