@@ -8,6 +8,8 @@ import numpy as np
 
 from distdual.kernels.rows import Floats
 from distdual.model.io import Model
+from distdual.problems.expanded import Expanded
+from distdual.problems.mapped import Mapped
 from distdual.report.number_format import format_number
 from distdual.report.svg_charts import svg_text
 
@@ -28,7 +30,7 @@ def largest_weights(model: Model, most: int = MOST_SHOWN) -> list[Weight]:
 
     Where features have no names, they are counted from 0, as in error messages. The bias is left out.
     """
-    if model.problem.estimator not in LINEAR_ESTIMATORS:
+    if model.problem.estimator not in LINEAR_ESTIMATORS or isinstance(model.problem, Mapped | Expanded):
         return []
     about = model.problem.describe()
     n_features, classes = about["n_features"], about["classes"]

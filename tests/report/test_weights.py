@@ -75,3 +75,14 @@ def test_a_long_name_is_cut_and_whole_in_its_tooltip() -> None:
     assert f">{name[: LONGEST - 1]}…</text>" in chart
     assert f"<title>{name} -2</title>" in chart
     assert weights_chart([]) == ""
+
+
+@pytest.mark.parametrize("basis", [None, 5])
+def test_a_model_with_a_kernel_has_no_weights_of_features(tmp_path: Path, basis: int | None) -> None:
+    made = examples(1, 40, 3)
+    prepare_arrays(made.x, made.y, tmp_path / "data", "binary")
+    kernel = {"kind": "rbf"} | ({} if basis is None else {"basis": basis})
+    config = {"data": {"url": str(tmp_path / "data")}, "problem": {"kind": "binary"}, "kernel": kernel}
+    distdual.train({**config, "output": {"url": str(tmp_path / "model")}})
+    (file,) = write_report(str(tmp_path / "model"))
+    assert "Largest weights" not in file.read_text(encoding="utf-8")
