@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from distdual.report.price import Price
 from distdual.cli.show import show_certificate, show_verification
 
+FOLLOW_SECONDS = 10.0  # between two looks at a data set that is followed
+
 
 @click.command(short_help="Train and verify a first model.")
 @click.option(
@@ -76,6 +78,13 @@ def check_dashboard(_: click.Context, __: click.Parameter, address: str | None) 
     return address
 
 
+def check_poll(poll: float | None, *, follow: bool) -> None:
+    if poll is not None and not follow:
+        raise click.UsageError("--poll is for --follow; give both or neither")
+    if poll is not None and not poll > 0:
+        raise click.UsageError(f"--poll must be positive, got {poll:g}")
+
+
 @click.command()
 @click.argument("config_file", metavar="CONFIG.toml", type=click.Path(path_type=Path))
 @settings_option
@@ -93,10 +102,8 @@ def check_dashboard(_: click.Context, __: click.Parameter, address: str | None) 
 @click.option(
     "--poll",
     type=float,
-    default=10.0,
-    show_default=True,
     metavar="SECONDS",
-    help="With --follow: seconds between checks.",
+    help="With --follow: seconds between checks; default: 10.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what the run would read, hold and cost, without training.")
 @price_option
@@ -108,7 +115,7 @@ def train(
     resume: bool,
     dashboard: str | None,
     follow: bool,
-    poll: float,
+    poll: float | None,
     dry_run: bool,
     price: "Price | None",
     scheduler: dict[str, Any],
@@ -129,6 +136,7 @@ def train(
     from distdual.report.live import show_live
     from distdual.report.progress import ProgressDisplay
 
+    check_poll(poll, follow=follow)
     config = load(config_file, settings, scheduler)
     find_module(config.problem.kind, config_file.parent)
     if dry_run:
@@ -136,9 +144,7 @@ def train(
     if follow:
         if dashboard is not None:
             raise click.UsageError("--dashboard shows a single run; leave it or --follow out")
-        if not poll > 0:
-            raise click.UsageError(f"--poll must be positive, got {poll:g}")
-        return train_on(config, poll, price, as_json, resume=resume)
+        return train_on(config, poll or FOLLOW_SECONDS, price, as_json, resume=resume)
     with (
         show_live(dashboard, say, price) as logs,
         ProgressDisplay(stderr, config.solver.gap) as watch,

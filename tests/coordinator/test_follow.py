@@ -98,4 +98,5 @@ def test_what_makes_no_sense_with_follow_is_refused(tmp_path: Path, capsys: Any)
         f'[data]\nurl = "{tmp_path}/data"\n[problem]\nkind = "binary"\n[output]\nurl = "{tmp_path}/m"\n'
     )
     assert_refused(call(capsys, "train", tmp_path / "c.toml", "--follow", "--poll", "0"), "--poll must be positive")
+    assert_refused(call(capsys, "train", tmp_path / "c.toml", "--poll", "5"), "--poll is for --follow")
     assert_refused(call(capsys, "train", tmp_path / "c.toml", "--follow", "--dashboard"), "--dashboard")
