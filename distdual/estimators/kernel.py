@@ -1,12 +1,14 @@
 """The kernel parameters of SVC and SVR: a linear model of mapped features."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from distdual.cluster.open_executor import open_executor
-from distdual.config import ClusterConfig, KernelConfig, SolverConfig, parse
+from distdual.config import ClusterConfig, KernelConfig, SolverConfig, check_choice, parse
 from distdual.coordinator.expansion_run import check_binary, dual_of_expansion, solved, summarise_expansion
 from distdual.coordinator.map_maker import with_map
 from distdual.errors import InputError
@@ -22,6 +24,17 @@ from distdual.problems.mapped import Mapped, mapped
 from distdual.report.notebook import progress
 
 LINEAR = "linear"
+KERNEL_CHOICES = ("rbf", "poly", "laplacian", "sigmoid")
+
+
+@contextlib.contextmanager
+def naming_parameters() -> Iterator[None]:
+    """Let messages name the parameters of an estimator instead of the keys of [kernel]."""
+    try:
+        yield
+    except InputError as error:
+        text = str(error).replace("kernel.basis", "n_components").replace("kernel.map", "approximation")
+        raise InputError(text.replace("kernel.", "")) from None
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -49,6 +62,7 @@ class KernelEstimator(LinearEstimator):
 
     def _kernel_config(self) -> KernelConfig:
         name = type(self).__name__
+        check_choice(f"{name}: kernel", self.kernel, [LINEAR, *KERNEL_CHOICES])
         options = {
             "kind": KERNEL_NAMES.get(self.kernel, self.kernel),
             "gamma": python_scalar(self.gamma),
@@ -58,13 +72,12 @@ class KernelEstimator(LinearEstimator):
             "map": self.approximation,
             "landmarks": self.landmarks,
         }
-        try:
+        with naming_parameters():
             return parse(KernelConfig, options, name)
-        except InputError as error:
-            text = str(error).replace("kernel.basis", "n_components").replace("kernel.map", "approximation")
-            raise InputError(text.replace("kernel.", "")) from None
 
     def _with_map(self, problem: Problem, data: Data, *, anew: bool) -> Problem:
+        if self.kernel == LINEAR and self.n_components is not None:
+            raise InputError(f'{type(self).__name__}: kernel = "linear" has no use for n_components; name a kernel')
         if self.kernel == LINEAR or self.n_components is None:
             return problem
         kernel, last = self._kernel_config(), getattr(self, "_problem", None)
@@ -78,8 +91,9 @@ class KernelEstimator(LinearEstimator):
             super()._train(data, problem, start=start, keep=keep)
             return
         self._check_exact(keep=keep)
-        binary, config = check_binary(problem), self._solver_config()
-        kernel = self._kernel_config()
+        kernel, config = self._kernel_config(), self._solver_config()
+        with naming_parameters():
+            binary = check_binary(problem)
         with (
             progress(self.verbose, config.gap) as watch,
             open_executor(ClusterConfig(), data, binary, self.client) as executor,

@@ -81,6 +81,8 @@ def by_query(qid: Any, n: int) -> tuple[Any, Any]:
     ids = np.asarray(qid)
     if ids.shape != (n,):
         raise InputError(f"qid must name the query of each of {n} rows, found shape {ids.shape}")
+    if ids.dtype.kind == "f" and np.isnan(ids).any():
+        raise InputError(f"qid of row {int(np.argmax(np.isnan(ids)))} is not a number; every row needs a query")
     _, first, inverse, count = np.unique(ids, return_index=True, return_inverse=True, return_counts=True)
     order = np.argsort(first[inverse], kind="stable")
     return order, np.concatenate([[0], np.cumsum(count[np.argsort(first)])])

@@ -70,3 +70,8 @@ def test_cross_validation_routes_queries_by_hand():
 def test_bad_input_is_refused(act, words):
     with pytest.raises(InputError, match=words):
         act()
+
+
+def test_a_row_without_a_query_is_refused():
+    with pytest.raises(InputError, match="qid of row 2 is not a number"):
+        distdual.SVMRank().fit(X, Y, qid=np.where(np.arange(len(Y)) == 2, np.nan, QID))

@@ -196,7 +196,7 @@ class TestEstimator:
         assert found.get_params()["n_components"] is None
 
     def test_several_classes_need_a_low_rank_kernel(self) -> None:
-        with pytest.raises(InputError, match="exact kernel needs a binary problem, not multiclass"):
+        with pytest.raises(InputError, match="exact kernel needs a binary problem, not multiclass; give n_components"):
             distdual.SVC(kernel="rbf").fit(X, np.arange(len(X)) % 3)
 
 
