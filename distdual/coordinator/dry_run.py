@@ -22,8 +22,10 @@ from distdual.coordinator.run_inputs import data_of, prior_of, problem_of, start
 from distdual.coordinator.slack_partition import CONSTRAINT_BYTES
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.shard import Read
+from distdual.errors import InputError
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import LatentProblem
+from distdual.problems.multivariate.problem import Multivariate
 from distdual.scan.scan import loaded_bytes
 from distdual.scan.slack import Slack
 
@@ -76,6 +78,10 @@ def dry_run(config: Config) -> DryRun:
     """Describe the run of this config; raises the InputError that the run would raise for its inputs."""
     dataset = open_dataset(data_of(config))
     problem = stand_in(problem_of(config, dataset), config.kernel, config.data.storage_options)
+    if isinstance(problem, Multivariate):
+        raise InputError(
+            f"--dry-run foretells no run of a {problem.kind} problem, whose constraints are of all examples"
+        )
     prior_of(config, problem)
     start_of(config)
     slack = slack_of(config, dataset, problem)

@@ -88,3 +88,11 @@ def test_inputs_that_a_run_refuses_are_refused(tmp_path: Path) -> None:
         dry_run(from_table({**told, "data": {"url": str(tmp_path / "nowhere")}}))
     with pytest.raises(InputError, match="unknown key"):
         dry_run(from_table({**told, "problem": {"kind": "binary", "biass": 1.0}}))
+
+
+@pytest.mark.parametrize(
+    "parts", [{"problem": {"kind": "multivariate"}}, {"kernel": {"kind": "rbf"}}], ids=["multivariate", "exact kernel"]
+)
+def test_runs_that_cannot_be_foretold_are_refused(tmp_path: Path, parts: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="--dry-run foretells no run"):
+        dry_run(from_table(table(tmp_path, **parts)))
