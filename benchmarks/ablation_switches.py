@@ -103,11 +103,9 @@ def prefetch() -> None:
 
 def lean_shards() -> None:
     """Dense features keep their zeros, however many."""
-    from distdual.cluster import threads
     from distdual.scan import scan
 
-    for module in (threads, scan):
-        replace(module, "wants_lean", lambda _: False)
+    replace(scan, "wants_lean", lambda _: False)
 
 
 def simd() -> None:

@@ -31,7 +31,7 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 HOME = "/home/you"  # the folder in outputs
-SECTIONS = {"data", "problem", "solver", "prior", "cluster", "output"}
+SECTIONS = {"data", "problem", "solver", "kernel", "prior", "cluster", "eval", "output"}
 NUMBER = re.compile(r"[-+−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 COST = re.compile(r" ?(s|ms|seconds?|examples (?:a|per) second|passes|oracle calls|support constraints)\b")  # vary
 

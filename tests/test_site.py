@@ -67,4 +67,5 @@ def test_the_api_page_shows_every_public_name_with_its_text(site: Path, browser:
     for name in ("train", "verify", "predict", "prepare_frame", "SVC"):
         first = " ".join((inspect.getdoc(getattr(distdual, name)) or "").split("\n\n")[0].split())
         assert first.replace("`", "")[:60] in text, name
-    assert [line for line in browser.get_log("browser") if line["level"] == "SEVERE"] == []
+    severe = [line["message"] for line in browser.get_log("browser") if line["level"] == "SEVERE"]
+    assert [message for message in severe if "/search.js" not in message] == []  # only a served site has it

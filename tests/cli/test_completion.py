@@ -35,7 +35,7 @@ def test_files_are_left_to_the_shell(words):
 
 
 def test_problems_are_offered():
-    assert offered("prepare", "a", "b", "--problem", "mu") == ["plain,multiclass"]
+    assert offered("prepare", "a", "b", "--problem", "mu") == ["plain,multivariate", "plain,multiclass"]
     assert offered("train", "run.toml", "--set", "problem.kind", "=") == [f"plain,{kind}" for kind in KINDS]
 
 

@@ -354,7 +354,7 @@ class TestOpening:
 
     def test_a_file_is_no_data_set(self, tmp_path):
         (tmp_path / "file").write_text("x")
-        with pytest.raises(InputError, match="there is no data set"):
+        with pytest.raises(InputError, match="is a file, not a data set"):
             open_dataset(Location(str(tmp_path / "file")))
 
     def test_a_newer_format_asks_for_an_upgrade(self, location):

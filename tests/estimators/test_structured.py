@@ -16,8 +16,8 @@ import distdual
 from distdual.data.prepare.api import prepare_arrays
 from distdual.errors import InputError
 from tests.problems.mine import Lazy, PlainMulticlass
+from tests.problems.user.ranked_sets import RankedSets, make_sets
 
-JOBS = Path(__file__).parents[2] / "jobs"
 TAGS = np.array(["A", "B", "C"])
 
 
@@ -184,18 +184,15 @@ def test_targets_may_be_numbers() -> None:
     assert model.score(x, y) == pytest.approx(-np.mean(np.abs(np.rint(y) - found)))
 
 
-def test_outputs_may_be_tuples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.syspath_prepend(JOBS)
-    from ranking import Ranking, make_sets
-
+def test_outputs_may_be_tuples(tmp_path: Path) -> None:
     x, y = make_sets(60)
     url = str(tmp_path / "data")
     prepare_arrays(x, y, url, "multiclass")
-    model = own(Ranking, gap=1e-2).fit(x, y)
+    model = own(RankedSets, gap=1e-2).fit(x, y)
     assert all(sorted(order) == [0, 1, 2, 3] for order in model.predict(x))
     assert model.score(x, y) == pytest.approx(model.score(url))
     assert model.predict(url) == model.predict(x)
-    np.testing.assert_allclose(own(Ranking, gap=1e-2).fit(url).coef_, model.coef_, atol=0.05)
+    np.testing.assert_allclose(own(RankedSets, gap=1e-2).fit(url).coef_, model.coef_, atol=0.05)
 
 
 def test_inexact_inference_warns_that_nothing_is_proven() -> None:

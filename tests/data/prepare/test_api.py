@@ -412,7 +412,7 @@ def test_a_killed_run_leaves_nothing_that_opens_and_a_new_run_succeeds(tmp_path,
     [
         (
             {"kind": "ternary"},
-            "problem must be one of 'binary', 'multiclass', 'regression', ",
+            "problem must be one of 'binary', 'multivariate', 'multiclass', 'regression', ",
         ),
         ({"scale": "minmax"}, "scale must be one of 'none', 'unit-variance', 'unit-rows', got 'minmax'"),
         ({"shard_bytes": 0}, "shard_bytes must be positive, got 0"),
