@@ -47,7 +47,7 @@ def add_measures(relevance: Floats, rank: Int32s, scores: Floats, bounds: Ints, 
         if relevant:
             ideal = own[np.argsort(-own, kind="mergesort")]
             most = min(cutoff, len(own))
-            sums[NDCG, 0] += discounted(own[order], most) / discounted(ideal, most)
+            sums[NDCG, 0] += discounted(own[order], most, ideal[0]) / discounted(ideal, most, ideal[0])
             precision, first, hits = 0.0, 0, 0
             for k in range(len(order)):
                 if own[order[k]] > 0.0:
@@ -65,11 +65,11 @@ def add_measures(relevance: Floats, rank: Int32s, scores: Floats, bounds: Ints, 
 
 
 @kernel
-def discounted(relevance: Floats, most: int) -> float:
-    """Σ_k (2^r_k − 1) / log2(k + 1) over the first documents, k from 1; labels below 0 count as 0."""
+def discounted(relevance: Floats, most: int, top: float) -> float:
+    """2^−top Σ_k (2^r_k − 1) / log2(k + 1) over the first documents, k from 1; labels below 0 count as 0."""
     total = 0.0
     for k in range(most):
-        total += (2.0 ** max(0.0, relevance[k]) - 1.0) / np.log2(k + 2.0)
+        total += (2.0 ** (max(0.0, relevance[k]) - top) - 2.0**-top) / np.log2(k + 2.0)
     return total
 
 

@@ -117,3 +117,10 @@ def test_measures_are_those_of_scikit_learn_and_of_all_pairs():
     firsts = [int(np.argmax(own[np.argsort(-s)] > 0)) + 1 for own, s in each]
     assert sums["mrr"] == pytest.approx(sum(1.0 / first for first in firsts))
     assert sums["n:map"] == sums["n:mrr"] == sums["n:ndcg@5"] == 4
+
+
+def test_large_labels_do_not_overflow_the_measures():
+    y, bounds = np.array([2000.0, 1999.0, 0.0]), np.array([0, 3])
+    right, wrong = (ranking_sums(y, scores, bounds, 10) for scores in (y, -y))
+    assert right["ndcg@10"] == 1.0
+    assert wrong["ndcg@10"] == pytest.approx((0.5 / np.log2(3) + 1 / 2) / (1 + 0.5 / np.log2(3)))
