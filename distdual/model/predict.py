@@ -175,6 +175,11 @@ def predict_to(
     """
     known = model if isinstance(model, Model) else load_model(model, problem)
     predictor = Predictor(known, scores=scores or top is not None, probabilities=probabilities)
+    if top is not None and known.problem.estimator == "OrdinalSVC":
+        raise InputError(
+            f"a model of kind {known.problem.kind} has one score for all classes, which --scores writes; "
+            "leave --top out"
+        )
     if top is not None and not 1 <= top <= len(predictor.names):
         raise InputError(f"--top takes from 1 to the {len(predictor.names)} classes of the model, got {top}")
     judged: list[dict[str, float] | None] = []

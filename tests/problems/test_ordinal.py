@@ -11,7 +11,9 @@ from sklearn.svm import LinearSVC
 import distdual
 from distdual.data.prepare.api import prepare_arrays
 from distdual.data.shard import Shard
+from distdual.data.storage.location import Location
 from distdual.errors import InputError
+from distdual.model.predict import predict_to
 from distdual.problems.base import Keys
 from distdual.problems.ordinal import BITS, Ordinal
 from distdual.testing import ProblemContract, dense, random_shard
@@ -101,6 +103,8 @@ def test_the_estimator_predicts_labels_in_any_order(tmp_path):
     stored.save(str(tmp_path / "model"))
     loaded = distdual.OrdinalSVC.from_model(str(tmp_path / "model"))
     assert loaded.score(str(tmp_path / "data")) == loaded.score(x, words[y - 1]) > 0.6
+    with pytest.raises(InputError, match=r"one score for all classes, .* leave --top out"):
+        predict_to(Location(str(tmp_path / "top.csv")), str(tmp_path / "model"), str(tmp_path / "data"), top=2)
 
 
 def test_more_thresholds_than_bits_need_longer_keys():
