@@ -4,9 +4,10 @@
     dual     D(α) = Σ_k α_k l_k − 1/2 ||w||²      w = Σ_k α_k x_k,   α ≥ 0,   Σ_{k of i} α_k ≤ C_i
     always   D(α) ≤ P(w*) ≤ P(w)
 
-Modules and packages, in the order in which data flows and imports go: errors, interrupt, field_docs, config, kernels,
-data, problems, data/prepare, scan, cluster, solver, model, certificate, report, coordinator, jobs,
-problems/user/self_check, estimators, quickstart, warm_up, cli, distdual_check.
+Modules and packages, in the order in which data flows and imports go: errors, memory, schema, json_floats, interrupt,
+field_docs, config, kernels, data, feature_maps, problems, data/prepare, scan, cluster, solver, expansion, model,
+certificate, report, coordinator, jobs, problems/user/self_check, testing, estimators, quickstart, warm_up, cli,
+distdual_check.
 """
 
 from typing import TYPE_CHECKING, Any
