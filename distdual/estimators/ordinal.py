@@ -49,6 +49,12 @@ class OrdinalSVC(ClassifierMixin, ScoringEstimator):
         """Train on arrays X and y, or on the data set at the path or URL X."""
         return self._fit(X, Given(y, sample_weight))
 
+    def __sklearn_tags__(self) -> Any:
+        """Classes without an order are not what it is for."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
+        return tags
+
     def scores(self, X: Any) -> Floats:
         """(n,) a number for each example, which `thresholds_` divide into classes."""
         return self._decide(X)
