@@ -1,6 +1,7 @@
 """The kernel parameters of SVC and SVR: a linear model of mapped features."""
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -77,7 +78,8 @@ class KernelEstimator(LinearEstimator):
 
     def _with_map(self, problem: Problem, data: Data, *, anew: bool) -> Problem:
         if self.kernel == LINEAR and self.n_components is not None:
-            raise InputError(f'{type(self).__name__}: kernel = "linear" has no use for n_components; name a kernel')
+            told = f'{type(self).__name__}: n_components has no effect with kernel="linear"; name another kernel'
+            warnings.warn(told, UserWarning, stacklevel=4)  # the caller of fit
         if self.kernel == LINEAR or self.n_components is None:
             return problem
         kernel, last = self._kernel_config(), getattr(self, "_problem", None)

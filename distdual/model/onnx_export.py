@@ -13,7 +13,7 @@ from distdual.data.preprocess.preprocessing import RAW
 from distdual.data.storage.location import Place, as_location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
-from distdual.model.io import Model
+from distdual.model.io import Model, load_model
 from distdual.model.predict import label_array
 from distdual.problems.expanded import Expanded
 from distdual.problems.linear import constant_feature
@@ -76,8 +76,9 @@ def to_onnx(model: Model) -> bytes:
     return content
 
 
-def export_onnx(model: Model, out: Place) -> None:
-    """Write the graph to a file, local or remote."""
+def export_onnx(model: Model | Place, out: Place) -> None:
+    """Write the graph of a model, or of the model folder at a path or URL, to a file, local or remote."""
+    model = model if isinstance(model, Model) else load_model(model)
     place = as_location(out)
     folder, slash, name = place.url.rpartition("/")
     as_location(folder or slash or ".", place.storage_options).write(name, to_onnx(model))

@@ -43,6 +43,7 @@ OF_ANY_INPUT = [
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # features around 100, never scaled
+@pytest.mark.filterwarnings("ignore:.*n_components has no effect:UserWarning")  # the checks set it on every estimator
 @parametrize_with_checks(
     [
         distdual.SVC(),

@@ -57,7 +57,7 @@ def test_an_array_model(scale: str, tmp_path: Path) -> None:
     problem = {"kind": "binary", "bias": 1.0}
     distdual.train({"data": {"url": f"{tmp_path}/data"}, "problem": problem, "output": {"url": f"{tmp_path}/model"}})
     known = distdual.predict(tmp_path / "model", tmp_path / "data", scores=True)
-    export_onnx(distdual.load_model(tmp_path / "model"), tmp_path / "model.onnx")
+    export_onnx(tmp_path / "model", tmp_path / "model.onnx")
     found = run(tmp_path / "model.onnx", {"x": x})
     assert found["label"].tolist() == known.labels.tolist()
     assert known.scores is not None
