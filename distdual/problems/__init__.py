@@ -2,7 +2,8 @@
 
 base             the contract of a learning problem: the inner max of P(w)
 constraint_hash  a 64-bit hash of each constraint, by which equal ones are recognised
-linear           helpers of the problems whose examples are single feature vectors
+linear           what problems share whose examples are single feature vectors
+wrapping         a problem made of another one, which answers for it
 mapped           a problem on mapped features
 expanded         a binary problem with an exact kernel
 free_bias        the loss along a free bias

@@ -6,8 +6,8 @@ Margins and costs are 1 unless the data set has such columns. With bias = 0 ther
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,24 +16,22 @@ from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import Features, Floats, Int32s, Ints, dot
-from distdual.problems.base import BiasKinks, Constraints, Keys, Magnitude, Offenders, Problem, check_key_lengths
+from distdual.problems.base import BiasKinks, Constraints, Keys, Magnitude, Offenders, check_key_lengths
 from distdual.problems.free_bias import hinge_kinks
 from distdual.problems.linear import (
-    FREE,
+    LinearProblem,
     check_class_cost,
     check_free_bias,
     check_two_labels,
-    constant_of,
     costs_by_class,
     linear_magnitude,
     linear_rows,
     scores,
-    unit_for,
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Binary(Problem):
+class Binary(LinearProblem):
     kind: ClassVar[str] = "binary"
     data_spec: ClassVar[DataSpec] = DataSpec(n_classes=2)
     estimator: ClassVar[str | None] = "SVC"
@@ -60,23 +58,6 @@ class Binary(Problem):
         check_two_labels(self.kind, self.classes)
         check_free_bias(self.bias, self.bias_unit)
         check_class_cost(self.class_cost, self.classes)
-
-    @property
-    def n_weights(self) -> int:  # type: ignore[override]
-        return self.n_features + (self.constant != 0)
-
-    @property
-    def constant(self) -> float:
-        """The constant feature of the bias weight; 0 for none."""
-        return constant_of(self.bias, self.bias_unit)
-
-    @property
-    def free_bias(self) -> float:  # type: ignore[override]
-        return self.constant if self.bias == FREE else 0.0
-
-    def fitted_to(self, norm: float) -> Self:
-        is_open = self.bias == FREE and not self.bias_unit
-        return replace(self, bias_unit=unit_for(norm, self.n_features)) if is_open else self
 
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
         if self.free_bias:

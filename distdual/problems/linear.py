@@ -1,7 +1,8 @@
-"""Helpers of the problems whose examples are single feature vectors."""
+"""What problems share whose examples are single feature vectors."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -11,9 +12,36 @@ from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rounding import MARGIN, longest_row
 from distdual.kernels.row_copies import copied
 from distdual.kernels.rows import Features, Floats, Ints, ReferredRows, dot
-from distdual.problems.base import Magnitude
+from distdual.problems.base import Magnitude, Problem
 
 FREE = "free"  # the value of `bias` for one that is not regularised
+
+
+class LinearProblem(Problem):
+    """A problem with one weight a feature, and one more for the bias, which may be free."""
+
+    n_features: int
+    bias: float | str
+    bias_unit: float
+
+    @property
+    def n_weights(self) -> int:  # type: ignore[override]
+        return self.n_features + (self.constant != 0)
+
+    @property
+    def constant(self) -> float:
+        return constant_feature(self)
+
+    @property
+    def free_bias(self) -> float:  # type: ignore[override]
+        return self.constant if self.bias == FREE else 0.0
+
+    def fitted_to(self, norm: float) -> Self:
+        if self.bias != FREE or self.bias_unit:
+            return self
+        made: Any = self
+        found: Self = replace(made, bias_unit=unit_for(norm, self.n_features))
+        return found
 
 
 def check_bias(bias: float) -> None:
@@ -41,14 +69,11 @@ def check_free_bias(bias: float | str, unit: float) -> None:
         )
 
 
-def constant_of(bias: float | str, unit: float) -> float:
-    """The constant feature of the bias weight, as rows store it; 0 for none."""
-    return float(np.float32((unit or 1.0) if isinstance(bias, str) else bias))
-
-
 def constant_feature(problem: Any) -> float:
-    """The constant feature of the bias weight of a linear problem; 0 for none."""
-    return constant_of(problem.bias, getattr(problem, "bias_unit", 0.0))
+    """The constant feature of the bias weight of a linear problem, as rows store it; 0 for none."""
+    if problem.bias == FREE:
+        return float(np.float32(problem.bias_unit or 1.0))
+    return float(np.float32(problem.bias))
 
 
 def unit_for(norm: float, n_features: int) -> float:

@@ -6,8 +6,8 @@
 Only one side can be violated at a time, so the two slacks of the textbook are one: their sum is their maximum.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,22 +17,20 @@ from distdual.data.shard import Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import Floats, Int32s, Ints
-from distdual.problems.base import BiasKinks, Constraints, Keys, Magnitude, Offenders, Problem, check_key_lengths
+from distdual.problems.base import BiasKinks, Constraints, Keys, Magnitude, Offenders, check_key_lengths
 from distdual.problems.free_bias import tube_kinks
 from distdual.problems.linear import (
-    FREE,
+    LinearProblem,
     check_free_bias,
-    constant_of,
     linear_magnitude,
     linear_rows,
     scores,
-    unit_for,
 )
 from distdual.schema import below
 
 
 @dataclass(frozen=True, kw_only=True)
-class Regression(Problem):
+class Regression(LinearProblem):
     kind: ClassVar[str] = "regression"
     data_spec: ClassVar[DataSpec] = DataSpec(labels="targets")
     estimator: ClassVar[str | None] = "SVR"
@@ -58,23 +56,6 @@ class Regression(Problem):
         check_free_bias(self.bias, self.bias_unit)
         if not 0 <= self.epsilon < np.inf:
             raise InputError(f"problem.epsilon must be at least 0 and finite, got {self.epsilon}")
-
-    @property
-    def n_weights(self) -> int:  # type: ignore[override]
-        return self.n_features + (self.constant != 0)
-
-    @property
-    def constant(self) -> float:
-        """The constant feature of the bias weight; 0 for none."""
-        return constant_of(self.bias, self.bias_unit)
-
-    @property
-    def free_bias(self) -> float:  # type: ignore[override]
-        return self.constant if self.bias == FREE else 0.0
-
-    def fitted_to(self, norm: float) -> Self:
-        is_open = self.bias == FREE and not self.bias_unit
-        return replace(self, bias_unit=unit_for(norm, self.n_features)) if is_open else self
 
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
         slack, side = np.empty(shard.n_examples), np.empty(shard.n_examples, dtype=np.int32)

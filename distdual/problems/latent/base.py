@@ -11,17 +11,16 @@ objective is P(w) = min_H P_H(w), and `impute` finds the H that attains it.
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from distdual.config import check_choice
-from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard, join_tokens
 from distdual.errors import InputError
 from distdual.kernels.rows import Bools, Floats, Int32s, Ints
-from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
+from distdual.problems.base import Keys, Offenders, Problem
+from distdual.problems.wrapping import Wrapping
 
 DIFFERENCE = 0.01  # between copies of the same weights, relative to these
 
@@ -108,7 +107,7 @@ class LatentProblem(Problem):
 
 
 @dataclass(frozen=True, eq=False)
-class Completed(Problem):
+class Completed(Wrapping):
     """The convex problem that is left of `problem` with these latent values."""
 
     problem: LatentProblem
@@ -116,53 +115,10 @@ class Completed(Problem):
     first: int = 0
     indptr: Ints | None = None  # where the values of each begin, and the end of the last; None where each has one
 
-    @property
-    def kind(self) -> str:  # type: ignore[override]
-        return self.problem.kind
-
-    @property
-    def data_spec(self) -> DataSpec:  # type: ignore[override]
-        return self.problem.data_spec
-
-    @property
-    def exact(self) -> bool:  # type: ignore[override]
-        return self.problem.exact
-
-    @property
-    def oracle_work(self) -> float:  # type: ignore[override]
-        return self.problem.oracle_work
-
-    @property
-    def holds_gil(self) -> bool:  # type: ignore[override]
-        return self.problem.holds_gil
-
-    @property
-    def reads_often(self) -> bool:  # type: ignore[override]
-        return self.problem.reads_often
-
-    @property
-    def n_weights(self) -> int:  # type: ignore[override]
-        return self.problem.n_weights
-
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
         found = self._with_values(shard)
         self.problem.check_latent(found)  # as those of a checkpoint may be forged
         return self.problem.offenders(w, found)
-
-    def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:
-        return self.problem.magnitude(shard, found)
-
-    def costs(self, shard: Shard) -> Floats:
-        return self.problem.costs(shard)
-
-    def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
-        return self.problem.constraints(shard, chosen, keys)
-
-    def nonnegative_weights(self) -> Ints:
-        return self.problem.nonnegative_weights()
-
-    def constraints_of(self, shard: Shard, chosen: Ints, found: Offenders) -> Constraints:
-        return self.problem.constraints_of(shard, chosen, found)
 
     def check_latent(self, shard: Shard) -> None:
         self.problem.check_latent(self._with_values(shard))
@@ -191,24 +147,6 @@ class Completed(Problem):
         """(n,) which examples have other latent values there."""
         differ: Bools = self.values != other
         return differ if self.indptr is None else np.logical_or.reduceat(differ, self.indptr[:-1])
-
-    def predict(self, w: Floats, shard: Shard) -> NDArray[Any]:
-        return self.problem.predict(w, shard)
-
-    def spell(self, shard: Shard, predicted: NDArray[Any]) -> NDArray[Any] | None:
-        return self.problem.spell(shard, predicted)
-
-    def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
-        return self.problem.score(y, predicted)
-
-    def score_shard(self, shard: Shard, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
-        return self.problem.score_shard(shard, y, predicted)
-
-    def judge(self, unknown: tuple[str, ...]) -> Problem | None:
-        return self.problem.judge(unknown)
-
-    def describe(self) -> dict[str, Any]:
-        return self.problem.describe()
 
     def of(self, shard: Shard) -> "Completed":
         """The same problem on the examples of a shard alone."""
