@@ -8,7 +8,7 @@ import numpy as np
 
 from distdual.cluster.base import Executor
 from distdual.data.training_data import TrainingData
-from distdual.kernels.rounding import Enclosed, gamma, sum_of
+from distdual.kernels.rounding import gamma, sum_of
 from distdual.kernels.rows import Floats, Ints
 from distdual.scan.expansion_scan import Checked, HeldSupport, Told, check_expansion
 
@@ -23,11 +23,11 @@ class ExpansionBounds(NamedTuple):
 
 
 def bounds_of_expansion(checks: Sequence[Checked], C: float, multiples: Floats) -> ExpansionBounds:
-    """D(α), and the lowest P(s w), from the shares of all shards; both hold in exact arithmetic.
+    """D(β), and the lowest P(s w), from the shares of all shards; both hold in exact arithmetic.
 
-    ||w||² = Σ_i β_i ⟨w, φ(x_i)⟩        D(α) = Σ α l − 1/2 ||w_α||²        P(s w) = s²/2 ||w||² + C Σ loss(s w)
+    ||w||² = Σ_i β_i ⟨w, φ(x_i)⟩        D(β) = linear part − 1/2 ||w_β||²        P(s w) = s²/2 ||w||² + C Σ loss(s w)
     """
-    squares = [sum_of([Enclosed(float(c.inner[k]), float(c.inner_error[k])) for c in checks]) for k in (0, -1)]
+    squares = [sum_of([check.inner[k] for check in checks]) for k in (0, 1)]
     dual = sum_of([check.linear for check in checks]).plus(squares[1].times(0.5), -1.0)
     losses = np.array([math.fsum(each) for each in zip(*(check.losses for check in checks), strict=True)])
     every = (1.0 + gamma(8.0)) * (0.5 * multiples**2 * max(0.0, squares[0].high) + C * losses)
@@ -42,7 +42,6 @@ def checked_shards(
     dataset: TrainingData,
     example: Ints,
     place: Ints,
-    alpha: Floats,
     multiples: Floats,
     C: float,
     *,
@@ -54,7 +53,7 @@ def checked_shards(
         start = int(dataset.first[shard]) + begin
         mine = slice(*np.searchsorted(example, [start, start + end - begin]))
         known, used = example[mine] - start, np.flatnonzero(place[mine] >= 0)
-        held = HeldSupport(known[used], place[mine][used], alpha[mine][used])
+        held = HeldSupport(known[used], place[mine][used])
         told.append(Told(begin, end, held, known, multiples, C, search))
     return list(executor.map_shards(check_expansion, [shard for shard, _, _ in pieces], told))
 

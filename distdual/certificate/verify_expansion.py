@@ -10,6 +10,7 @@ from distdual.data.dataset import Dataset
 from distdual.data.storage.location import Location
 from distdual.model.dual import Dual
 from distdual.model.io import Model
+from distdual.problems.expanded import Expanded
 from distdual.scan.expansion_scan import Checked
 
 AS_IT_IS = np.ones(1)  # multiples of w
@@ -24,14 +25,18 @@ class RecomputedExpansion(NamedTuple):
 
 
 def recompute(model: Model, folder: Location, dataset: Dataset, executor: Executor) -> RecomputedExpansion:
-    """P at the model's β, and D at its α, whose signs are those of β: the labels of the data must agree."""
-    dual = model.dual
-    if not isinstance(dual, Dual) or not names_support(dual, model, dataset):
+    """P at the model's β, and D at the β of its α, in which w decides on labels: those of the data must agree."""
+    dual, problem = model.dual, model.problem
+    assert isinstance(problem, Expanded)
+    columns = problem.form.columns
+    if not isinstance(dual, Dual) or not names_support(dual, problem, dataset):
         nothing = ExpansionBounds(0.0, np.inf, 1.0, 0.0)
         return RecomputedExpansion(nothing, [f"{folder}/dual does not name the examples of the support rows"], [], 0, 0)
-    executor.publish(0, np.stack([model.w, np.sign(model.w) * dual.alpha], axis=1))
-    place = np.arange(len(dual.alpha))
-    checks = checked_shards(executor, dataset, dual.example, place, dual.alpha, AS_IT_IS, model.C, search=False)
+    example, row = np.unique(dual.example, return_inverse=True)
+    beta = model.w.reshape(-1, columns)
+    proof = problem.form.coefficients(row, dual.keys, dual.alpha, problem.form.label_of(beta))
+    executor.publish(0, np.concatenate([beta, proof], axis=1))
+    checks = checked_shards(executor, dataset, example, np.arange(len(example)), AS_IT_IS, model.C, search=False)
     found, bounds = findings_of(folder, checks), bounds_of_expansion(checks, model.C, AS_IT_IS)
     return RecomputedExpansion(
         bounds._replace(lower=0.0) if found else bounds,
@@ -42,10 +47,15 @@ def recompute(model: Model, folder: Location, dataset: Dataset, executor: Execut
     )
 
 
-def names_support(dual: Dual, model: Model, dataset: Dataset) -> bool:
-    """Whether there is one example of the data set for each support row."""
-    each_once = bool((np.diff(dual.example) > 0).all()) and bool((dual.example < dataset.n_examples).all())
-    return each_once and len(dual.example) == len(model.w)
+def names_support(dual: Dual, problem: Expanded, dataset: Dataset) -> bool:
+    """Whether each support row is an example of the data set, with keys that name constraints."""
+    columns, example = problem.form.columns, np.unique(dual.example)
+    if len(example) != problem.support.n_rows or not (example < dataset.n_examples).all():
+        return False
+    if columns == 1:
+        return len(dual.example) == len(example) and not len(dual.keys.values)
+    each_one = bool((np.diff(dual.keys.indptr) == 1).all())
+    return each_one and bool(((dual.keys.values >= 0) & (dual.keys.values < columns)).all())
 
 
 def findings_of(folder: Location, checks: list[Checked]) -> list[str]:

@@ -19,7 +19,7 @@ class KernelConfig:
 
     basis: int | str | None = None
     """The rank of an approximation: how many landmarks to draw from the data set, or how many random features; or the
-    URL of a data set whose rows are the landmarks. None: the exact kernel, for binary problems."""
+    URL of a data set whose rows are the landmarks. None: the exact kernel."""
 
     gamma: float | str = "scale"
     """γ: a number; "scale" is 1 / (n_features · variance of all features), "auto" is 1 / n_features."""

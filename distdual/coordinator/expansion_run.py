@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from distdual.cluster.base import Executor
 from distdual.cluster.open_executor import dask_page, open_executor
 from distdual.config import Config, KernelConfig, OutputConfig, PriorConfig, SolverConfig
@@ -17,10 +15,9 @@ from distdual.data.preprocess.preprocessing import of_dataset
 from distdual.data.storage.claim import Claim
 from distdual.data.training_data import TrainingData
 from distdual.errors import InputError
-from distdual.model.dual import Dual
 from distdual.model.io import DataInfo, Model
-from distdual.problems.base import Keys, Problem
-from distdual.problems.binary import Binary
+from distdual.problems.base import Problem
+from distdual.problems.expansion_form import expansion_form_of
 from distdual.report.log_sinks import open_logs
 from distdual.report.round_log import Round
 from distdual.report.run_log import About, Log
@@ -43,7 +40,8 @@ def train_expansion(config: Config, claim: Claim, asked: Asked) -> tuple[Model, 
     assert config.kernel is not None
     check_exact(config)
     dataset = open_dataset(data_of(config))
-    problem = check_binary(problem_of(config, dataset))
+    problem = problem_of(config, dataset)
+    expansion_form_of(problem)  # refuses one that has none
     with (
         open_logs(config.output, asked.logs) as logged,
         open_executor(config.cluster, dataset, problem, asked.client) as executor,
@@ -63,7 +61,7 @@ def train_expansion(config: Config, claim: Claim, asked: Asked) -> tuple[Model, 
 
 
 def solved(
-    problem: Binary,
+    problem: Problem,
     kernel: KernelConfig,
     dataset: TrainingData,
     executor: Executor,
@@ -73,16 +71,6 @@ def solved(
 ) -> ExpansionOutcome:
     function = exact_kernel(kernel, dataset, executor, solver.seed)
     return ExpansionTrainer(problem, function, dataset, executor, solver, watch, interrupted).run()
-
-
-def check_binary(problem: Problem) -> Binary:
-    if not isinstance(problem, Binary):
-        raise InputError(
-            f"an exact kernel needs a binary problem, not {problem.kind}; give kernel.basis for a low-rank one"
-        )
-    if problem.free_bias:
-        raise InputError("a free bias is not possible with an exact kernel; give kernel.basis for a low-rank one")
-    return problem
 
 
 def check_exact(config: Config) -> None:
@@ -110,7 +98,7 @@ def model_of_expansion(outcome: ExpansionOutcome, config: Config, dataset: Datas
         outcome.problem,
         config.solver.C,
         Prior(len(outcome.w)),
-        dual_of_expansion(outcome),
+        outcome.dual,
         DataInfo(
             dataset.location.url,
             dataset.fingerprint,
@@ -122,10 +110,6 @@ def model_of_expansion(outcome: ExpansionOutcome, config: Config, dataset: Datas
         config.public(),
         of_dataset(dataset),
     )
-
-
-def dual_of_expansion(outcome: ExpansionOutcome) -> Dual:
-    return Dual(outcome.example, Keys.none(len(outcome.alpha)), outcome.alpha, np.empty(0))
 
 
 def summarise_expansion(outcome: ExpansionOutcome, target: float, dataset: TrainingData) -> dict[str, Any]:
@@ -146,7 +130,7 @@ def summarise_expansion(outcome: ExpansionOutcome, target: float, dataset: Train
         "updates": outcome.updates,
         "cache_rows": outcome.cache_rows,
         "cache_bytes": outcome.cache_bytes,
-        "support": len(outcome.alpha),
+        "support": outcome.dual.support,
         "slack": "example",
         "seconds": outcome.seconds,
         "n_examples": dataset.n_examples,

@@ -28,8 +28,9 @@ from distdual.expansion.gram import Gram
 from distdual.feature_maps.kernel_function import KernelFunction
 from distdual.kernels.rows import DenseRows, Floats, Ints
 from distdual.memory import LARGEST_SHARE, memory_limit
-from distdual.problems.binary import Binary
+from distdual.model.dual import Dual
 from distdual.problems.expanded import Expanded
+from distdual.problems.expansion_form import expansion_form_of
 from distdual.report.round_log import Round, Totals
 from distdual.scan.expansion_scan import Checked, Examples, SearchPiece, search_piece
 from distdual.solver.gap import contradiction
@@ -46,9 +47,8 @@ class ExpansionOutcome:
     """What a run, finished or interrupted, has reached."""
 
     problem: Expanded
-    w: Floats  # β
-    example: Ints  # the support, ascending
-    alpha: Floats
+    w: Floats  # s β, row by row
+    dual: Dual
     certificate: Certificate
     stop: Stop
     seconds: float
@@ -62,7 +62,7 @@ class ExpansionOutcome:
 class ExpansionTrainer:
     def __init__(
         self,
-        problem: Binary,
+        problem: Any,  # one with a form
         function: KernelFunction,
         dataset: TrainingData,
         executor: Executor,
@@ -74,7 +74,8 @@ class ExpansionTrainer:
         self.config, self.watch, self.interrupted = config, watch, interrupted
         budget = min(config.cache_bytes, LARGEST_SHARE * memory_limit())
         constant = float(np.float32(problem.bias)) ** 2
-        self.cache = CachedExpansion(Gram(function, constant, problem.n_features, dataset.n_examples, budget), config.C)
+        gram = Gram(function, constant, problem.n_features, dataset.n_examples, budget)
+        self.cache = CachedExpansion(gram, config.C, expansion_form_of(problem))
         self.totals, self.history = Totals(), list[Round]()
         self.begin, self.version = time.perf_counter(), 0
         self.best: ExpansionOutcome | None = None
@@ -137,7 +138,7 @@ class ExpansionTrainer:
         """Cache the offenders among the examples of these pieces that are not cached."""
         if self._ended():
             return
-        self._publish(self.cache.b[self.cache.support][:, None])
+        self._publish(self.cache.b[self.cache.support])
         known, first = np.sort(self.cache.example), self.dataset.first
         told = [piece._replace(known=within(known, int(first[shard]), piece)) for shard, piece in pieces]
         for found in self.executor.map_shards(search_piece, [shard for shard, _ in pieces], told):
@@ -157,8 +158,8 @@ class ExpansionTrainer:
         if self.arrived:
             parts = list(zip(*self.arrived, strict=True))
             rows: Any = join_rows(list(parts[1]))
-            example, sign, margin, cost = (np.concatenate(parts[k]) for k in (0, 2, 3, 4))
-            self.cache.add(Examples(example, rows, sign, margin, cost))
+            example, target, label, cost = (np.concatenate(parts[k]) for k in (0, 2, 3, 4))
+            self.cache.add(Examples(example, rows, target, label, cost))
             self.totals.kept += len(example)
         self.arrived = []
 
@@ -171,7 +172,7 @@ class ExpansionTrainer:
     def _certify(self) -> Stop | None:
         """A pass: both bounds at the present b; the reason to stop, or None."""
         at = self.cache.support
-        problem = self._publish(self.cache.b[at][:, None])
+        problem = self._publish(self.cache.b[at])
         order = np.argsort(self.cache.example, kind="stable")
         checks = self._checks(order, at)
         self.totals.passes += 1
@@ -195,7 +196,6 @@ class ExpansionTrainer:
             self.dataset,
             self.cache.example[order],
             place[order],
-            self.cache.alpha[order],
             MULTIPLES,
             self.config.C,
             search=True,
@@ -204,11 +204,12 @@ class ExpansionTrainer:
     def _reached(self, problem: Expanded, at: Ints, multiple: float, proven: Certificate) -> ExpansionOutcome:
         order = np.argsort(self.cache.example[at], kind="stable")
         at = at[order]
+        beta = self.cache.b[at]
+        row, keys, alpha = problem.form.names(beta)
         return ExpansionOutcome(
             Expanded(self.problem, self.function, problem.support.take(order)),
-            multiple * self.cache.b[at],
-            self.cache.example[at],
-            self.cache.alpha[at],
+            multiple * beta.ravel(),
+            Dual(self.cache.example[at][row], keys, alpha, np.empty(0)),
             proven,
             Stop(Cause.TARGET, ""),
             self.seconds,
@@ -221,9 +222,10 @@ class ExpansionTrainer:
 
     def _learn(self, checks: list[Checked], order: Ints) -> None:
         """Take exact gradients and further offenders from a pass; widen the matrix where rounding costs too much."""
-        exact = np.empty(len(order))
+        exact = np.empty(self.cache.h.shape)
         exact[order] = np.concatenate([check.scores for check in checks])
-        free = (self.cache.b != 0) & (self.cache.alpha < self.cache.most)
+        largest = self.cache.largest
+        free = (largest > 0) & (largest < self.cache.most)
         assert self.best is not None
         allowed = DRIFT * self.config.gap * self.best.certificate.upper
         off = self.cache.correct(self.cache.target - exact)

@@ -10,7 +10,7 @@ import numpy as np
 
 from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig, KernelConfig, SolverConfig, check_choice, parse
-from distdual.coordinator.expansion_run import check_binary, dual_of_expansion, solved, summarise_expansion
+from distdual.coordinator.expansion_run import solved, summarise_expansion
 from distdual.coordinator.map_maker import with_map
 from distdual.errors import InputError
 from distdual.estimators.base import LastFit, python_scalar, seed_of
@@ -21,6 +21,7 @@ from distdual.kernels.rows import Floats
 from distdual.model.dual import Dual
 from distdual.problems.base import Problem
 from distdual.problems.expanded import Expanded
+from distdual.problems.expansion_form import expansion_form_of
 from distdual.problems.mapped import Mapped, mapped
 from distdual.report.notebook import progress
 
@@ -44,13 +45,13 @@ class KernelEstimator(LinearEstimator):
 
     - `kernel`: "linear", "rbf", "poly", "laplacian" or "sigmoid", as in scikit-learn
     - `gamma`: γ of the kernel, a number, "scale" or "auto"; `degree`, `coef0`: of "poly" and "sigmoid"
-    - `n_components`: the number of mapped features of a low-rank approximation; None: the exact kernel, for two classes
+    - `n_components`: the number of mapped features of a low-rank approximation; None: the exact kernel
     - `approximation`: "nystroem", on landmarks drawn from the data, or "fourier", random Fourier features
     - `landmarks`: "uniform" or "k-means++", how landmarks are drawn
 
     With `n_components`, `coef_` has the weights of mapped features, the certificate is that of the mapped problem, and
     `certificate_["kernel"]` says how well the map reproduces the kernel. With an exact kernel there are `support_`,
-    `support_vectors_` and `dual_coef_` instead, as in scikit-learn.
+    `support_vectors_` and `dual_coef_` instead, as in scikit-learn; `dual_coef_` has a row for each of several classes.
     """
 
     kernel: str = LINEAR
@@ -95,16 +96,16 @@ class KernelEstimator(LinearEstimator):
         self._check_exact(keep=keep)
         kernel, config = self._kernel_config(), self._solver_config()
         with naming_parameters():
-            binary = check_binary(problem)
+            expansion_form_of(problem)  # refuses one that has none
         with (
             progress(self.verbose, config.gap) as watch,
-            open_executor(ClusterConfig(), data, binary, self.client) as executor,
+            open_executor(ClusterConfig(), data, problem, self.client) as executor,
         ):
-            outcome = solved(binary, kernel, data, executor, config, watch)
+            outcome = solved(problem, kernel, data, executor, config, watch)
         self.certificate_ = summarise_expansion(outcome, config.gap, data)
         self.n_iter_ = outcome.totals.passes
         self._problem, self._w, self._start = outcome.problem, outcome.w, None
-        self._dual, self._data = dual_of_expansion(outcome), data_info(data)
+        self._dual, self._data = outcome.dual, data_info(data)
         self._set_weights(outcome.w, outcome.problem)
 
     def _check_exact(self, *, keep: bool) -> None:
@@ -123,7 +124,7 @@ class KernelEstimator(LinearEstimator):
             return
         self.__dict__.pop("coef_", None)
         assert isinstance(self._dual, Dual)
-        self.support_ = self._dual.example
-        rows = matrix_of(problem.support, problem.problem.n_features)
-        self.support_vectors_, self.dual_coef_ = rows, w[None]
-        self.intercept_ = np.array([problem.bias2 * w.sum()])
+        beta = w.reshape(-1, problem.form.columns)
+        self.support_, self.dual_coef_ = np.unique(self._dual.example), beta.T.copy()
+        self.support_vectors_ = matrix_of(problem.support, problem.problem.n_features)
+        self.intercept_ = problem.bias2 * beta.sum(axis=0)

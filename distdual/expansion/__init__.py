@@ -2,5 +2,6 @@
 
 gram              the kernel matrix, within a limit of bytes
 pair_ascent       Numba kernels: steps of two variables
-cached_expansion  the examples with b = y α and its gradient
+class_ascent      Numba kernels: steps of an example's coefficients of all classes
+cached_expansion  the examples, their coefficients and gradients
 """

@@ -11,6 +11,9 @@ from distdual.model.map_files import read_rows, stored_function
 from distdual.problems.base import Problem
 from distdual.problems.binary import Binary
 from distdual.problems.expanded import Expanded
+from distdual.problems.expansion_form import expansion_form_of
+from distdual.problems.multiclass import Multiclass
+from distdual.problems.regression import Regression
 
 SUPPORT_FOLDER = "support"
 SUPPORT_ARRAYS = ("x", "indptr", "indices", "values")
@@ -22,8 +25,9 @@ def support_files(problem: Expanded) -> dict[str, bytes]:
 
 def read_expansion(location: Location, told: Mapping[str, Any], problem: Problem) -> Expanded:
     """The problem of a model with an exact kernel, its rows checked."""
-    if not isinstance(problem, Binary):
+    if not isinstance(problem, Binary | Multiclass | Regression):
         raise InputError(f"{location}: a {problem.kind} model has no expansion")
+    expansion_form_of(problem)
     function: KernelFunction = stored_function(told)
     if not function.is_positive_definite:
         raise InputError(

@@ -1,14 +1,15 @@
-"""A binary problem whose w is an expansion over support rows, with an exact kernel.
+"""A problem whose w is an expansion over support rows, with an exact kernel.
 
-    w = Σ_j β_j φ(s_j)        ⟨w, φ(x)⟩ = Σ_j β_j (k(s_j, x) + bias²)
+    w_c = Σ_j β_jc φ(s_j)        ⟨w_c, φ(x)⟩ = Σ_j β_jc (k(s_j, x) + bias²)
 
-The weights of the model are β. The bias weight is regularised like all others: its constant feature adds bias² to k.
+The weights of the model are β, row by row. Bias weights are regularised like all others: the constant feature adds
+bias² to k.
 """
 
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +23,16 @@ from distdual.kernels.rounding import UNIT
 from distdual.kernels.rows import Features, Floats, Ints
 from distdual.problems.base import Constraints, Keys, Offenders, Problem
 from distdual.problems.binary import Binary
+from distdual.problems.expansion_form import ExpansionForm, expansion_form_of
+from distdual.problems.multiclass import Multiclass
+from distdual.problems.regression import Regression
 
 EXPANSION = "expansion"  # the key of a problem's description
 
 
 @dataclass(frozen=True, eq=False)
 class Expanded(Problem):
-    problem: Binary
+    problem: Binary | Multiclass | Regression
     function: KernelFunction
     support: Features
 
@@ -50,7 +54,11 @@ class Expanded(Problem):
 
     @property
     def n_weights(self) -> int:  # type: ignore[override]
-        return self.support.n_rows
+        return self.support.n_rows * self.form.columns
+
+    @cached_property
+    def form(self) -> ExpansionForm:
+        return expansion_form_of(self.problem)
 
     @cached_property
     def sums(self) -> KernelSums:
@@ -64,7 +72,7 @@ class Expanded(Problem):
     @property
     def bias2(self) -> float:
         """What the constant feature adds to k."""
-        return float(np.float32(self.problem.bias)) ** 2
+        return float(np.float32(cast(float, self.problem.bias))) ** 2
 
     def scores(self, beta: Floats, shard: Shard) -> Floats:
         """(n, c) ⟨w, φ(x_i)⟩ for each column of β."""
@@ -72,18 +80,21 @@ class Expanded(Problem):
         return found
 
     def of_rows(self, w: Floats, x: Features) -> Floats:
-        """(n,) the same of rows without labels."""
-        return self.scores(w[:, None], Shard(0, 0, x, np.zeros(x.n_rows, dtype=np.int32)))[:, 0]
+        """Decision values of rows without labels."""
+        return self.decision(w, Shard(0, 0, x, np.zeros(x.n_rows, dtype=np.int32)))
 
     def error(self, beta: Floats, norm: float) -> float:
         """How far rounding can have put a score off, for rows of at most this norm."""
         return self.sums.error(beta, norm) + 8.0 * UNIT * self.bias2 * float(np.abs(beta).sum())
 
     def decision(self, w: Floats, shard: Shard) -> Floats:
-        return self.scores(w[:, None], shard)[:, 0]
+        """(n,), or (n, K) for several classes."""
+        found = self.scores(w.reshape(-1, self.form.columns), shard)
+        return found[:, 0] if self.form.columns == 1 else found
 
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
-        slack = np.maximum(0.0, margins(shard) - signs(shard) * self.decision(w, shard))
+        h = self.form.targets(shard) - self.scores(w.reshape(-1, self.form.columns), shard)
+        slack = np.maximum(0.0, self.form.violation(h, self.form.labels(shard)))
         return Offenders(slack, Keys.none(shard.n_examples))
 
     def costs(self, shard: Shard) -> Floats:
@@ -92,8 +103,11 @@ class Expanded(Problem):
     def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:  # noqa: ARG002
         raise InputError("a constraint of an exact kernel has no row of features")
 
-    def predict(self, w: Floats, shard: Shard) -> NDArray[np.int32]:
-        return (self.decision(w, shard) > 0).astype(np.int32)
+    def predict(self, w: Floats, shard: Shard) -> NDArray[Any]:
+        found = self.decision(w, shard)
+        if isinstance(self.problem, Regression):
+            return found
+        return (found.argmax(axis=1) if found.ndim > 1 else found > 0).astype(np.int32)
 
     def score(self, y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
         return self.problem.score(y, predicted)
@@ -103,17 +117,9 @@ class Expanded(Problem):
         for name, array in sorted(self.support.arrays().items()):
             digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
         function = {name: getattr(self.function, name) for name in ("kind", "gamma", "degree", "coef0")}
-        told = {**function, "support": self.n_weights, "sha256": digest.hexdigest()}
+        told = {**function, "support": self.support.n_rows, "sha256": digest.hexdigest()}
         return {**self.problem.describe(), EXPANSION: told}
 
     def __reduce__(self) -> Any:
         """Without what can be computed again."""
         return Expanded, (self.problem, self.function, self.support)
-
-
-def margins(shard: Shard) -> Floats:
-    return np.ones(shard.n_examples) if shard.margin is None else shard.margin
-
-
-def signs(shard: Shard) -> Floats:
-    return np.where(shard.y == 1, 1.0, -1.0)

@@ -7,8 +7,8 @@ import numpy as np
 from distdual.data.shard import Shard
 from distdual.feature_maps.kernel_function import dense_matrix
 from distdual.kernels.rounding import UNIT, Enclosed, enclosed_product, gamma, row_norm_bound
-from distdual.kernels.rows import Bools, Features, Floats, Ints
-from distdual.problems.expanded import Expanded, margins, signs
+from distdual.kernels.rows import Bools, Features, Floats, Int32s, Ints
+from distdual.problems.expanded import Expanded
 from distdual.scan.shard_reader import Openable, streamed
 
 
@@ -17,8 +17,8 @@ class Examples(NamedTuple):
 
     example: Ints  # numbered through the whole data set
     rows: Features
-    sign: Floats  # y_i = ±1
-    margin: Floats
+    target: Floats  # (n, c) t_i
+    label: Int32s
     cost: Floats
 
 
@@ -41,12 +41,11 @@ def search_piece(source: Openable, problem: Expanded, w: Floats, shard: int, pie
     """The examples of a piece that w violates, in single precision: what they are is all that matters."""
     with streamed(source, shard) as loaded:
         chosen = np.setdiff1d(np.arange(piece.begin, piece.end), piece.known, assume_unique=True)
-        x = loaded.shard.x.take(chosen)
-        scores = problem.rough_sums.of(x, w[:, :1])[:, 0] + problem.bias2 * float(w[:, 0].sum())
-        slack = margins(loaded.shard)[chosen] - signs(loaded.shard)[chosen] * scores
-        return SearchedPiece(
-            examples_at(problem, loaded.shard, chosen[slack > 0]), len(chosen), loaded.bytes_read, loaded.gets
-        )
+        form = problem.form
+        scores = problem.rough_sums.of(loaded.shard.x.take(chosen), w) + problem.bias2 * w.sum(axis=0)
+        h = form.targets(loaded.shard)[chosen] - scores
+        new = chosen[form.violation(h, form.labels(loaded.shard)[chosen]) > 0]
+        return SearchedPiece(examples_at(problem, loaded.shard, new), len(chosen), loaded.bytes_read, loaded.gets)
 
 
 class HeldSupport(NamedTuple):
@@ -54,7 +53,6 @@ class HeldSupport(NamedTuple):
 
     local: Ints
     place: Ints
-    alpha: Floats
 
 
 class Told(NamedTuple):
@@ -80,53 +78,75 @@ class Checked(NamedTuple):
     intact: bool
     losses: Floats  # Σ cost_i ξ_i(s w) for each multiple s, an upper bound with all rounding
     loss: float  # the same at s = 1 without rounding
-    inner: Floats  # (c,) Σ β_i ⟨w, φ(x_i)⟩ over the support examples, for each column of β: they add up to ||w||²
-    inner_error: Floats
-    linear: Enclosed  # Σ α_i l_i
+    inner: list[Enclosed]  # Σ β_i ⟨w, φ(x_i)⟩ over support examples, of w and of D's β: they add up to ||w||²
+    linear: Enclosed  # Σ ⟨t_i, β_i⟩ − ε Σ |β_i|
     infeasible: Ints
     foreign: Ints  # examples whose features are not those of their support row
-    scores: Floats  # of the known examples, for the last column of β
-    offenders: Examples  # violated by the last column of β at s = 1, and not known
+    scores: Floats  # (n, c) of the known examples, for D's β
+    offenders: Examples  # violated by D's β at s = 1, and not known
     bytes_read: int
     gets: int
 
 
 def check_expansion(source: Openable, problem: Expanded, w: Floats, shard: int, told: Told) -> Checked:
-    """Both bounds' shares. `w` has columns β; losses are those of the first, and D(α) is that of the last.
+    """Both bounds' shares. Losses are those of the first c columns of `w`, D(β) is that of the last c.
 
     Offenders, too, are those of the last.
     """
-    held, known = told.held, told.known
+    held, known, form = told.held, told.known, problem.form
     with streamed(source, shard, check=False) as loaded:
         found = loaded.shard.piece(told.begin, told.end)
-        scores = problem.scores(w, found)
+        scores, label, cost = problem.scores(w, found), form.labels(found), problem.costs(found)
         norm = row_norm_bound(found.x)
-        errors = np.array([problem.error(w[:, c], norm) for c in range(w.shape[1])])
-        y, l, cost = signs(found), margins(found), problem.costs(found)  # noqa: E741 - the paper's letter
+        errors = np.array([problem.error(w[:, k], norm) for k in range(w.shape[1])])
+        target, c = form.targets(found), form.columns
+        mine, last = scores[:, :c], scores[:, -c:]
+        high = [losses(problem, target, mine, label, cost, s, float(errors[:c].max())) for s in told.multiples]
+        new = np.empty(0, dtype=np.int64)
+        if told.search:
+            new = np.setdiff1d(np.flatnonzero(form.violation(target - last, label) > 0), known, assume_unique=True)
         beta = w[held.place]
-        own = 4.0 * UNIT * (np.abs(l) + 2.0 * np.abs(scores[:, 0]))  # of the slack's own arithmetic
-        high = [float(cost @ np.maximum(0.0, l + own - s * (y * scores[:, 0] - errors[0]))) for s in told.multiples]
-        slack = l - y * scores[:, -1]
-        new = (
-            np.setdiff1d(np.flatnonzero(slack > 0), known, assume_unique=True) if told.search else np.empty(0, np.int64)
-        )
+        proof = beta[:, -c:]
         foreign = unlike_support(found.x.take(held.local), problem.support.take(held.place), problem)
-        foreign |= np.sign(beta[:, 0]) != y[held.local]
         return Checked(
             shard,
             loaded.intact,
-            np.array(high) * (1.0 + gamma(len(y) + 4.0)),
-            float(cost @ np.maximum(0.0, l - y * scores[:, 0])),
-            np.einsum("ic,ic->c", beta, scores[held.local]),
-            np.abs(beta).sum(axis=0) * errors + gamma(len(beta) + 4.0) * np.abs(beta * scores[held.local]).sum(axis=0),
-            enclosed_product(held.alpha, l[held.local], 2.0),
-            found.first + held.local[~((held.alpha >= 0) & (held.alpha <= told.C * cost[held.local]))],
+            np.array(high),
+            float(cost @ np.maximum(0.0, form.violation(target - mine, label))),
+            [inner_product(beta[:, k], scores[held.local][:, k], errors[k]) for k in (slice(None, c), slice(-c, None))],
+            linear_part(problem, proof, target[held.local]),
+            found.first + held.local[form.infeasible(proof, label[held.local], told.C * cost[held.local])],
             found.first + held.local[foreign],
-            scores[known, -1],
+            last[known],
             examples_at(problem, found, new),
             loaded.bytes_read,
             loaded.gets,
         )
+
+
+def losses(
+    problem: Expanded, target: Floats, scores: Floats, label: Int32s, cost: Floats, s: float, error: float
+) -> float:
+    """Σ cost_i ξ_i(s w), an upper bound with all rounding."""
+    form = problem.form
+    size = np.abs(target).max(axis=1) + 2.0 * np.abs(scores).max(axis=1) + form.epsilon
+    off = form.steepness * (4.0 * UNIT * size + abs(s) * error)
+    slack = np.maximum(0.0, form.violation(target - s * scores, label) + off)
+    return float(cost @ slack) * (1.0 + gamma(len(cost) + 4.0))
+
+
+def inner_product(beta: Floats, scores: Floats, errors: Floats) -> Enclosed:
+    """Σ β_ik s_ik, where scores are off by `errors` at most."""
+    found = enclosed_product(beta.ravel(), scores.ravel())
+    return found.wider(float(np.abs(beta).sum(axis=0) @ errors) * (1.0 + gamma(beta.size + 4.0)))
+
+
+def linear_part(problem: Expanded, beta: Floats, target: Floats) -> Enclosed:
+    """Σ ⟨t_i, β_i⟩ − ε Σ |β_i|."""
+    found = enclosed_product(beta.ravel(), target.ravel())
+    if problem.form.epsilon:
+        found = found.plus(enclosed_product(np.abs(beta).ravel(), np.full(beta.size, problem.form.epsilon)), -1.0)
+    return found
 
 
 def unlike_support(rows: Features, support: Features, problem: Expanded) -> Bools:
@@ -140,7 +160,7 @@ def examples_at(problem: Expanded, shard: Shard, chosen: Ints) -> Examples:
     return Examples(
         shard.first + chosen,
         shard.x.take(chosen),
-        signs(shard)[chosen],
-        margins(shard)[chosen],
+        problem.form.targets(shard)[chosen],
+        problem.form.labels(shard)[chosen],
         problem.costs(shard)[chosen],
     )

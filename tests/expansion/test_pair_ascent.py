@@ -29,7 +29,7 @@ def test_the_ascent_ends_at_the_optimum_that_a_qp_solver_finds(run, scale):
     low, high = box(sign, most)
     b, h = np.zeros(14), sign * margin
 
-    run(kernel, b, h, low, high, np.diag(kernel).copy(), 3000)
+    run(kernel, b, h, low, high, np.diag(kernel).copy(), 0.0, 3000)
 
     best = naive.optimum(same)
     found = float(b @ (sign * margin) - 0.5 * b @ kernel @ b)
@@ -44,7 +44,7 @@ def test_every_step_gains():
     low, high = box(sign, most)
     b, h, last = np.zeros(30), sign * margin, 0.0
     for _ in range(60):
-        if not ascend_pairs(kernel, b, h, low, high, np.diag(kernel).copy(), 1):
+        if not ascend_pairs(kernel, b, h, low, high, np.diag(kernel).copy(), 0.0, 1):
             break
         now = float(b @ (sign * margin) - 0.5 * b @ kernel @ b)
         assert now >= last - 1e-12
@@ -53,6 +53,29 @@ def test_every_step_gains():
 
 def test_an_optimum_has_no_variable_that_gains():
     one = np.ones(1)
-    assert best_single(one, np.zeros(1), np.zeros(1), 2 * one, one) == -1
-    assert best_single(2 * one, one, np.zeros(1), 2 * one, one) == -1  # at its bound
-    assert best_single(one, one, np.zeros(1), 2 * one, one) == 0
+    none = np.zeros(1)
+    assert best_single(one, none, none, 2 * one, one, 0.0) == -1
+    assert best_single(2 * one, one, none, 2 * one, one, 0.0) == -1  # at its bound
+    assert best_single(one, one, none, 2 * one, one, 0.0) == 0
+    assert best_single(none, one, -one, 2 * one, one, 1.5) == -1  # within the tube
+    assert best_single(one, 1.5 * one, -one, 2 * one, one, 1.5) == -1  # at its optimum
+
+
+@pytest.mark.parametrize("run", [ascend_pairs, ascend_pairs.py_func], ids=["compiled", "python"])
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+def test_coefficients_of_both_signs_end_at_the_optimum(run, epsilon):
+    kernel, sign, margin, most, same = program(12, 5, 1.0)
+    target = 2.0 * sign * margin
+    features = same.rows * sign[:, None]
+    rows = np.concatenate([features, -features])
+    both = naive.Program(rows, np.concatenate([target, -target]) - epsilon, np.tile(np.arange(12), 2), most)
+    b, h, last = np.zeros(12), target.copy(), 0.0
+    for _ in range(40):
+        run(kernel, b, h, -most, most, np.diag(kernel).copy(), epsilon, 50)
+        now = float(b @ target - epsilon * np.abs(b).sum() - 0.5 * b @ kernel @ b)
+        assert now >= last - 1e-12
+        last = now
+    best = naive.optimum(both)
+    assert last == pytest.approx(best.upper, rel=1e-5)
+    assert last <= best.upper * (1 + 1e-9)
+    np.testing.assert_allclose(h, target - kernel @ b, atol=1e-9)

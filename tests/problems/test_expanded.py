@@ -26,6 +26,8 @@ DRAW = np.random.default_rng(21)
 X = DRAW.normal(size=(160, 3)).astype(np.float32)
 Y = np.where((X**2).sum(axis=1) + 0.5 * DRAW.normal(size=160) > 2.0, "out", "in")
 COST = 0.5 + DRAW.random(160)
+CLASS = np.argmax(X**2, axis=1)
+TARGET = np.sin(2 * X[:, 0]) + X[:, 1]
 
 
 def told(folder: Path, name: str = "model", **sections: Any) -> dict[str, Any]:
@@ -130,7 +132,7 @@ def change(folder: Path, name: str, at: Any, by: float) -> None:
         ("dual/alpha", 0, 100.0, "α is not feasible for 1 examples"),
         ("dual/example", -1, 1000, "does not name the examples of the support rows"),
         ("weights", 2, 0.5, "upper is .* when recomputed"),
-        ("weights", slice(None), -1.0, "a row is not that of its example"),
+        ("weights", slice(None), -1.0, "α is not feasible"),
     ],
 )
 def test_verify_notices_what_was_changed(folder: Path, name: str, at: Any, by: float, finding: str) -> None:
@@ -195,9 +197,21 @@ class TestEstimator:
         np.testing.assert_array_equal(again.decision_function(X), found.decision_function(X))
         assert found.get_params()["n_components"] is None
 
-    def test_several_classes_need_a_low_rank_kernel(self) -> None:
-        with pytest.raises(InputError, match="exact kernel needs a binary problem, not multiclass; give n_components"):
-            distdual.SVC(kernel="rbf").fit(X, np.arange(len(X)) % 3)
+    @pytest.mark.parametrize("name", ["SVC", "SVR"])
+    def test_several_classes_and_targets(self, name: str, tmp_path: Path) -> None:
+        y = np.array(["a", "b", "c"])[CLASS] if name == "SVC" else TARGET
+        made = getattr(distdual, name)(kernel="rbf", gamma=0.4, C=5.0, intercept_scaling=0.5)
+        model = made.fit(X, y)
+        assert model.certificate_["certified"]
+        assert model.score(X, y) > 0.8
+        assert model.dual_coef_.shape == (3 if name == "SVC" else 1, len(model.support_))
+        values = model.decision_function(X) if name == "SVC" else model.predict(X)
+        apart = ((X[:, None] - model.support_vectors_) ** 2).sum(axis=2)
+        by_hand = np.exp(-0.4 * apart) @ model.dual_coef_.T + model.intercept_
+        np.testing.assert_allclose(values, by_hand if name == "SVC" else by_hand[:, 0], rtol=1e-5, atol=1e-5)
+        model.save(tmp_path / "model")
+        again = getattr(distdual, name).from_model(str(tmp_path / "model"))
+        np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
 def test_pieces_cover_every_example_once_and_do_not_depend_on_the_cluster() -> None:
