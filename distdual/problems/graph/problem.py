@@ -20,8 +20,8 @@ from distdual.errors import InputError
 from distdual.kernels.rounding import MARGIN
 from distdual.kernels.rows import Floats, Ints
 from distdual.problems.base import Magnitude, Offenders
-from distdual.problems.graph.max_flow import attraction, best_cut
 from distdual.problems.graph.max_product import best_of_forest, is_forest
+from distdual.problems.graph.minimum_cut import attraction, best_cut
 from distdual.problems.graph.relaxation import relaxed
 from distdual.problems.user.problem import UserProblem
 

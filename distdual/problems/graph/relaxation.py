@@ -11,7 +11,7 @@ import numpy as np
 
 from distdual.kernels.jit import bare_kernel, kernel
 from distdual.kernels.rows import Floats, Ints
-from distdual.problems.graph.max_flow import MinimumCut
+from distdual.problems.graph.minimum_cut import MinimumCut
 
 MAX_SWEEPS = 200
 ENOUGH = 1e-4  # relative fall of the bound per sweep below which it ends
