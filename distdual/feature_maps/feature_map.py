@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from distdual.errors import InputError
 from distdual.feature_maps.blas import one_blas_thread
 from distdual.feature_maps.kernel_function import KernelFunction
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats
@@ -54,13 +55,18 @@ class FeatureMap(ABC):
         """The arrays that make up the map, under the names of their files in a model folder."""
 
     def rows(self, x: Features) -> DenseRows:
-        """The mapped features of all rows, in single precision like all features."""
+        """The mapped features of all rows, in single precision like all features; raises where it cannot hold one."""
         n = x.n_rows
         mapped = np.empty((n, self.width), dtype=np.float32)
-        with one_blas_thread():
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             for begin in range(0, n, BLOCK):
                 end = min(begin + BLOCK, n)
                 mapped[begin:end] = self.block(filled(x.piece(begin, end)))[: end - begin]
+        if not np.isfinite(mapped).all():
+            raise InputError(
+                f"the {self.kind} map gives a number that is NaN or above {np.finfo(np.float32).max:.2g}; scale the "
+                "features, or take another gamma or basis"
+            )
         return DenseRows(mapped)
 
 

@@ -14,10 +14,13 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
+from distdual.errors import InputError
 from distdual.kernels.rounding import MARGIN, UNIT, gamma
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats
+from distdual.memory import check_room
 
 SPARSE_PRODUCT = 0.05  # share of values stored up to which sparse products are faster than dense ones
+LARGEST = 1e37  # of a value and of what it is computed from: the search for offenders is in single precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +37,15 @@ class KernelFunction:
 
     def between(self, x: Features, to: "Landmarks") -> Floats:
         """(n, m) k(x_i, z_j), in an array of its own."""
+        own = squared_norms(x)
+        self.check_range(float(own.max(initial=0.0)) ** 0.5, to.largest_norm)
         if self.kind == "laplacian":
             apart = cdist(dense_matrix(x, to.width), to.rows, "cityblock")
             return np.exp(-self.gamma * apart).astype(to.rows.dtype, copy=False)
         found = to.products(x)
         if self.kind == "rbf":
             found *= 2.0 * self.gamma
-            found -= (self.gamma * squared_norms(x)).astype(found.dtype)[:, None]
+            found -= (self.gamma * own).astype(found.dtype)[:, None]
             found -= (self.gamma * to.squared_norms).astype(found.dtype)
             return np.exp(np.minimum(found, 0.0, out=found), out=found)
         found *= self.gamma
@@ -58,7 +63,17 @@ class KernelFunction:
         """An upper bound of |k(x, z)| where ||x|| and ||z|| are at most these."""
         if self.kind in ("rbf", "laplacian", "sigmoid"):
             return 1.0
-        return float((self.gamma * norm * other + abs(self.coef0)) ** self.degree)
+        return power_or_inf(self.gamma * norm * other + abs(self.coef0), self.degree)
+
+    def check_range(self, norm: float, other: float) -> None:
+        """Refuse rows of these norms where a value, or what it is computed from, may overflow."""
+        inner = self.gamma * max(norm + other, (norm + other) ** 2) + abs(self.coef0)
+        if not max(inner, self.largest(norm, other)) <= LARGEST:
+            raise InputError(
+                f"kernel: the {self.kind} kernel with gamma {self.gamma:g}, degree {self.degree} and coef0 "
+                f"{self.coef0:g} overflows on rows as long as {max(norm, other):g}; scale the features, or take other "
+                "parameters"
+            )
 
     def rounding(self, norm: float, other: float, width: int) -> float:
         """An upper bound of the error of a value computed in float64, for rows of these norms and `width` columns.
@@ -73,7 +88,7 @@ class KernelFunction:
         inner = self.gamma * norm * other + abs(self.coef0)
         if self.kind == "sigmoid":
             return MARGIN * (terms * inner + 8.0 * UNIT)
-        return MARGIN * self.degree * (terms + 8.0 * UNIT) * float(inner**self.degree)
+        return MARGIN * self.degree * (terms + 8.0 * UNIT) * power_or_inf(inner, self.degree)
 
 
 class Landmarks:
@@ -81,14 +96,24 @@ class Landmarks:
 
     def __init__(self, rows: Features, width: int, dtype: Any = np.float64) -> None:
         self.width = width
+        check_room("the landmarks in full", rows.n_rows * width * np.dtype(dtype).itemsize)
         self.rows = dense_matrix(rows, width, dtype)
         self.squared_norms = squared_norms(rows)
+        self.largest_norm = float(self.squared_norms.max(initial=0.0)) ** 0.5
 
     def products(self, x: Features) -> Floats:
         """(n, m) ⟨x_i, z_j⟩."""
         if isinstance(x, DenseRows) or n_stored(x) > SPARSE_PRODUCT * x.n_rows * self.width:
             return dense_matrix(x, self.width, self.rows.dtype) @ self.rows.T
         return np.asarray(csr_matrix(x, self.width, self.rows.dtype) @ self.rows.T)
+
+
+def power_or_inf(base: float, exponent: int) -> float:
+    """base^exponent, infinite where that overflows."""
+    try:
+        return float(base**exponent)
+    except OverflowError:
+        return math.inf
 
 
 def dense_matrix(x: Features, width: int, dtype: Any = np.float64) -> Floats:

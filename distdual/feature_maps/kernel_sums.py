@@ -8,6 +8,7 @@ from distdual.feature_maps.blas import one_blas_thread
 from distdual.feature_maps.kernel_function import KernelFunction, Landmarks
 from distdual.kernels.rounding import UNIT, gamma
 from distdual.kernels.rows import Features, Floats
+from distdual.memory import check_room
 
 ROWS, COLUMNS = 256, 1024  # of a tile: 2 MB of kernel values, which stay in the processor's cache
 
@@ -18,9 +19,10 @@ class KernelSums:
     def __init__(self, function: KernelFunction, support: Features, width: int, dtype: Any = np.float64) -> None:
         self.function = function
         self.n_support = support.n_rows
+        check_room("the support rows in full", self.n_support * width * np.dtype(dtype).itemsize)
         begins = range(0, self.n_support, COLUMNS)
         self.tiles = [Landmarks(support.piece(k, min(k + COLUMNS, self.n_support)), width, dtype) for k in begins]
-        self.largest_norm = max((float(tile.squared_norms.max()) for tile in self.tiles), default=0.0) ** 0.5
+        self.largest_norm = max((tile.largest_norm for tile in self.tiles), default=0.0)
         self.width = width
 
     def of(self, x: Features, beta: Floats) -> Floats:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from distdual.data.shard_checks import check_columns
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.feature_maps.feature_map import FeatureMap
@@ -18,7 +19,7 @@ from distdual.feature_maps.kernel_function import KernelFunction
 from distdual.feature_maps.nystroem import NystroemMap
 from distdual.kernels.rows import CsrRows, DenseRows, Features
 from distdual.model.dual import npy, read_npy
-from distdual.schema import array, below, rising
+from distdual.schema import array, rising
 
 FOLDER = "map"
 MAP_ARRAYS = ("landmarks_x", "landmarks_indptr", "landmarks_indices", "landmarks_values", "factor", "frequencies")
@@ -70,8 +71,8 @@ def read_rows(location: Location, start: str, n_inputs: int) -> Features:
     index = np.int32 if n_inputs <= 2**31 else np.int64
     indices = read_npy(location, f"{start}indices.npy", index)
     rising(f"{location}/{start}indptr.npy", indptr, len(values))
-    below(f"{location}/{start}indices.npy", indices, n_inputs)
     array(f"{location}/{start}indices.npy", indices, index, (len(values),))
+    check_columns(f"{location}/{start}", indptr, indices, n_inputs)
     return CsrRows(indptr, indices, values)
 
 

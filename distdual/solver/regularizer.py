@@ -21,6 +21,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Ints, product
 
+MOST_PRECISE = 1e100  # of an entry of Λ, and 1 / the least, so that no product of a few overflows
 EIGENVALUE_ERROR = 1e-14  # of the least eigenvalue, relative to the largest, for each weight
 
 
@@ -65,6 +66,10 @@ class Prior:
                 self._cholesky  # noqa: B018 - computed here to reject a bad matrix at once
             except LinAlgError:
                 raise InputError("prior.precision must be positive definite") from None
+        size = precision if precision.ndim == 1 else precision.diagonal()
+        far = size[(size < 1.0 / MOST_PRECISE) | (size > MOST_PRECISE)]
+        if len(far):
+            raise InputError(f"prior.precision must be {1.0 / MOST_PRECISE:g} to {MOST_PRECISE:g}, got {far[0]:g}")
 
     @property
     def full(self) -> bool:

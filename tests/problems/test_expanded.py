@@ -12,6 +12,7 @@ import pytest
 import distdual
 from distdual import train, verify
 from distdual.certificate.expansion_bounds import LEAST, pieces_of_shards
+from distdual.data.dataset import open_dataset
 from distdual.data.prepare.api import prepare_arrays
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
@@ -169,6 +170,42 @@ def test_a_stored_kernel_that_proves_no_bound_is_refused(folder: Path, forged: d
     path.write_text(json.dumps(about))
     with pytest.raises(InputError, match="proves no bound"):
         verify(str(folder / "model"), str(folder / "data"))
+
+
+def test_a_forged_support_row_that_names_columns_twice_is_refused(folder: Path) -> None:
+    """Its sum is the row of the data, so that rows agree, but its norm is not, and each kernel value comes out as 0."""
+    model, n = folder / "model", len(X)
+    shards = open_dataset(Location(str(folder / "data")))
+    x = np.concatenate([shards.read(k).shard.x.values for k in range(shards.n_shards)])
+    thrice = np.stack([np.full_like(x, 1e3), np.full_like(x, -1e3), x], axis=2)
+    arrays = {
+        "support/indptr": np.arange(0, thrice.size + 1, 9),
+        "support/indices": np.tile(np.repeat(np.arange(3, dtype=np.int32), 3), n),
+        "support/values": thrice.ravel(),
+        "weights": np.where(Y == "out", 2.0, -2.0) * COST,
+        "dual/alpha": 2.0 * COST,
+        "dual/example": np.arange(n),
+        "dual/key_indptr": np.zeros(n + 1, dtype=np.int64),
+    }
+    for name, array in arrays.items():
+        np.save(model / f"{name}.npy", array)
+    (model / "support" / "x.npy").unlink()
+    about = json.loads((model / "model.json").read_text())
+    about["problem"] |= {"bias": 0.0, "expansion": {**about["problem"]["expansion"], "support": n}}
+    (model / "model.json").write_text(json.dumps(about))
+    bound = 2.0 * float(COST.sum())
+    claimed = {"lower": bound, "upper": bound, "gap": 0.0, "rounding": 1e-3, "support": n, "sha256": {}}
+    certificate = json.loads((model / "certificate.json").read_text())
+    (model / "certificate.json").write_text(json.dumps(certificate | claimed))
+    with pytest.raises(InputError, match="row 0 names column 0 twice"):
+        verify(str(model), str(folder / "data"))
+
+
+@pytest.mark.parametrize("degree", [30, 100])
+def test_a_kernel_that_overflows_is_refused(trained: Path, degree: int) -> None:
+    kernel = {"kind": "polynomial", "gamma": 1e3, "degree": degree}
+    with pytest.raises(InputError, match=rf"degree {degree} and coef0 0 overflows on rows as long as"):
+        train(told(trained, "never", kernel=kernel))
 
 
 def test_a_run_without_checkpoints_does_not_resume(trained: Path) -> None:

@@ -106,6 +106,13 @@ def test_a_damaged_map_is_refused(folder: Path) -> None:
         load_model(Location(str(folder / "model")))
 
 
+def test_a_map_whose_features_overflow_is_refused(folder: Path) -> None:
+    path = folder / "model" / "map" / "factor.npy"
+    np.save(path, 1e-200 * np.load(path))
+    with pytest.raises(InputError, match="the nystroem map gives a number that is NaN or above"):
+        distdual.predict(str(folder / "model"), str(folder / "data"))
+
+
 def test_mapped_on_the_fly_or_kept_the_weights_are_the_same_to_the_last_bit(
     trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,8 @@ def test_the_conjugate_is_the_supremum_and_its_gradient_attains_it(kind: str) ->
     [
         ({"mean": np.zeros(3)}, r"prior.mean must be 4 finite numbers.*\(3,\)"),
         ({"precision": np.array([1.0, 1, 0, 1])}, "must be positive, got 0.0 for weight 2"),
+        ({"precision": np.array([1.0, 1, 5e-324, 1])}, r"must be 1e-100 to 1e\+100, got 4.94066e-324"),
+        ({"precision": np.diag([1.0, 1, 1e200, 1])}, r"must be 1e-100 to 1e\+100, got 1e\+200"),
         ({"precision": np.zeros((4, 4)) - np.eye(4)}, "positive definite"),
         ({"precision": np.arange(16.0).reshape(4, 4)}, "symmetric"),
         ({"precision": np.eye(3)}, r"shape \(4,\) or \(4, 4\), got \(3, 3\)"),

@@ -93,6 +93,15 @@ def test_a_support_constraint_that_is_changed_lowers_the_proven_bound(data):
     assert checked.lower <= load_model(str(data / "model")).certificate["upper"]
 
 
+def test_alpha_that_overflows_proves_nothing(data):
+    distdual.train(config_of(data, loss="auc"))
+    path = data / "model" / "dual" / "alpha.npy"
+    np.save(path, np.full_like(np.load(path), 1e308))
+    checked = distdual.verify(str(data / "model"))
+    assert not checked.certified
+    assert any("α is not feasible" in finding for finding in checked.findings)
+
+
 def test_a_sweep_leaves_folds_out(data):
     found = distdual.sweep(config_of(data, loss="auc"), C="0.001,0.01", folds=2)
     assert found.score == "auc"
