@@ -159,6 +159,24 @@ class Raising(PlainMulticlass):
         raise ZeroDivisionError("no luck")
 
 
+class Leaving(PlainMulticlass):
+    def argmax(self, w: Any, x: Any, y_true: int) -> int:
+        raise SystemExit(0)
+
+
+class Idle(PlainMulticlass):
+    def argmax(self, w: Any, x: Any, y_true: int) -> int:
+        return y_true
+
+    def outputs(self, x: Any) -> Any:
+        return None
+
+
+class Boundless(PlainMulticlass):
+    def loss(self, y_true: int, y: int) -> float:
+        return float("nan") if y != y_true else 0.0
+
+
 class WrongKernel(FastMulticlass):
     def constraints(self, shard: Shard, chosen: Any, keys: Keys) -> Constraints:
         found = super().constraints(shard, chosen, keys)

@@ -91,7 +91,7 @@ def naming_example(kind: str, seconds: float, shard: Shard, i: int = 0) -> Itera
             f"{place(kind, shard, at, i)}: did not return within {seconds:g} s (oracle_seconds of its class), "
             f"in shard {shard.number}"
         ) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"{place(kind, shard, at, i)}: raised {type(error).__name__}: {error}, in shard {shard.number}"
         ) from error

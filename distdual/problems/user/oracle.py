@@ -15,6 +15,7 @@ from distdual.kernels.rounding import MARGIN
 from distdual.kernels.rows import CsrRows, Features, Floats, Ints
 from distdual.problems.base import Keys, Magnitude, Offenders
 from distdual.problems.user.cases import Inputs, naming_example, remember_vector
+from distdual.problems.user.probe import probe
 from distdual.problems.user.rows import (
     KeptVector,
     SparseVector,
@@ -140,6 +141,9 @@ def find_offenders(problem: "UserProblem", w: Floats, shard: Shard) -> Offenders
     if problem.bounded:
         upper = slack.copy()
         upper[asked] = checked_bounds(problem, shard, np.array(asked, dtype=np.int64), slack, np.array(bound))
+    if problem.exact and asked:
+        i = asked[len(asked) // 2]
+        probe(problem, w, shard, i, keys[i], float((slack if upper is None else upper)[i]))
     whole = len(asked) == shard.n_examples and built.rows.values.nbytes <= KEPT_BYTES
     return Offenders(slack, join_keys(keys), batch.magnitude(), upper, built if whole else None)
 

@@ -6,6 +6,7 @@ Rows are rounded to float32, and the slack is that of the rounded row of the y t
 """
 
 import inspect
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -241,10 +242,10 @@ class UserProblem(Problem):
             return None
 
     def loss_of(self, y_true: Any, y: Any) -> float:
-        """The loss, refused where it is below 0; NaN shows as the slack."""
+        """The loss, refused where it is below 0, NaN or infinite."""
         loss = float(self.loss(y_true, y))
-        if loss < 0:
-            raise InputError(f"loss is {loss:g} for the output {self.encode(y)}; it must be 0 or more")
+        if not 0.0 <= loss < math.inf:
+            raise InputError(f"loss is {loss:g} for the output {self.encode(y)}; it must be a finite number from 0")
         return loss
 
     def naming(self, shard: Shard, i: int = 0) -> AbstractContextManager[At]:

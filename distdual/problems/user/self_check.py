@@ -93,7 +93,7 @@ def outcome(name: str, test: Callable[[Trial], str], trial: Trial) -> Check:
         return Check(name, False, f"{HANGS} {most:g} s (oracle_seconds of its class)")
     except (Broken, InputError) as error:
         return Check(name, False, str(error))
-    except Exception as error:  # the user's code may raise anything, and the other checks are still of use
+    except (Exception, SystemExit) as error:  # the user's code may raise anything; the other checks are still of use
         return Check(name, False, f"raised {type(error).__name__}: {error}")
 
 

@@ -401,9 +401,19 @@ def test_a_feature_map_that_would_hurt_a_kernel_is_refused(cls, message):
         cls(n_features=4, classes=CLASSES).offenders(np.zeros(12), three_classes(0))
 
 
-def test_what_its_code_raises_is_told_with_the_example(data, tmp_path):
-    with pytest.raises(InputError, match=r"mine:Raising: example \d+: raised ZeroDivisionError: no luck"):
-        distdual.train(config(data, tmp_path, problem_of("Raising")))
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("Raising", "raised ZeroDivisionError: no luck"),
+        ("Leaving", "raised SystemExit: 0"),
+        ("Idle", r".*argmax is not the best: it gives \(\d,\) with slack 0, \(\d,\) has 1; correct it, or set exact"),
+        ("Boundless", r".*loss is nan for the output \(\d,\); it must be a finite number from 0"),
+    ],
+)
+def test_what_is_wrong_with_its_code_is_told_with_the_example(kind, sentence, data, tmp_path):
+    with pytest.raises(InputError, match=rf"mine:{kind}: example \d+[^a-z]*{sentence}"):
+        distdual.train(config(data, tmp_path, problem_of(kind)))
+    assert not (tmp_path / "model" / "model.json").exists()
 
 
 def test_a_data_set_is_prepared_for_a_users_problem(capsys, tmp_path):

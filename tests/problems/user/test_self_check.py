@@ -51,7 +51,7 @@ FAULTS = [
     (mine.Overconfident, "argmax", "is not the best for example"),
     (mine.Costly, "loss", r"loss\(y, y\) is 1 for the right output"),
     (mine.Generous, "loss", "is -1, not 0 or more"),
-    (mine.Fickle, "deterministic", "other offenders the second time"),
+    (mine.Fickle, "deterministic", "other offenders the second time|argmax is not the best"),
     (mine.Rooted, "travels", "cannot be pickled"),
     (mine.Forgetful, "outputs", r"turn the output \(\d,\) of example \d+ into \(0,\)"),
     (mine.Forgetful, "rows", "margin − ⟨w, row⟩ is"),
