@@ -16,7 +16,7 @@ NOBODY, TERMINAL, ORPHAN = -1, -2, -3  # in place of the arc to a node's parent
 FAR = 1 << 60
 
 
-class Flow(NamedTuple):
+class Network(NamedTuple):
     """A network and the flow through it; arcs 2 e and 2 e + 1 are edge e and its reverse."""
 
     arcs: Int32s  # (2 m,) the arcs out of each node, node after node
@@ -50,7 +50,7 @@ def maximum_flow(edges: Ints, capacity: Ints, terminal: Ints, reached: Bools) ->
     for i in range(n):
         if terminal[i] != 0:
             flow.parent[i], flow.sink[i], flow.dist[i] = TERMINAL, terminal[i] < 0, 1
-            put(active, i)
+            enqueue(active, i)
     total, time, i = 0, 0, -1
     while True:
         if i < 0 or flow.parent[i] == NOBODY:
@@ -64,14 +64,14 @@ def maximum_flow(edges: Ints, capacity: Ints, terminal: Ints, reached: Bools) ->
             continue
         total += augment(flow, orphans, middle)
         while orphans.ends[0] != orphans.ends[1]:
-            adopt(flow, active, orphans, take(orphans), time)
+            adopt(flow, active, orphans, dequeue(orphans), time)
     for k in range(n):
         reached[k] = flow.parent[k] != NOBODY and not flow.sink[k]
     return int(total)
 
 
 @kernel
-def new_flow(edges: Ints, capacity: Ints, terminal: Ints) -> Flow:
+def new_flow(edges: Ints, capacity: Ints, terminal: Ints) -> Network:
     n, m = len(terminal), len(edges)
     begin, left = np.zeros(n + 1, np.int32), np.empty(2 * m, np.int64)
     arcs, head = np.empty(2 * m, np.int32), np.empty(2 * m, np.int32)
@@ -89,7 +89,7 @@ def new_flow(edges: Ints, capacity: Ints, terminal: Ints) -> Flow:
         place[a] += 1
         place[b] += 1
     parent, sink = np.full(n, NOBODY, np.int32), np.zeros(n, np.bool_)
-    return Flow(arcs, begin, head, left, terminal, parent, sink, np.zeros(n, np.int64), np.zeros(n, np.int64))
+    return Network(arcs, begin, head, left, terminal, parent, sink, np.zeros(n, np.int64), np.zeros(n, np.int64))
 
 
 @kernel
@@ -98,7 +98,7 @@ def new_queue(n: int) -> Queue:
 
 
 @bare_kernel
-def put(queue: Queue, node: int) -> None:
+def enqueue(queue: Queue, node: int) -> None:
     if not queue.inside[node]:
         queue.inside[node] = True
         queue.nodes[queue.ends[1]] = node
@@ -106,7 +106,7 @@ def put(queue: Queue, node: int) -> None:
 
 
 @bare_kernel
-def take(queue: Queue) -> int:
+def dequeue(queue: Queue) -> int:
     node = queue.nodes[queue.ends[0]]
     queue.ends[0] = (queue.ends[0] + 1) % len(queue.nodes)
     queue.inside[node] = False
@@ -114,17 +114,17 @@ def take(queue: Queue) -> int:
 
 
 @bare_kernel
-def take_connected(flow: Flow, active: Queue) -> int:
+def take_connected(flow: Network, active: Queue) -> int:
     """The next active node that is still in a tree, −1 if there is none."""
     while active.ends[0] != active.ends[1]:
-        node = take(active)
+        node = dequeue(active)
         if flow.parent[node] != NOBODY:
             return int(node)
     return -1
 
 
 @bare_kernel
-def grow(flow: Flow, active: Queue, i: int) -> int:
+def grow(flow: Network, active: Queue, i: int) -> int:
     """Take the free neighbours of node i into its tree; returns an arc from the source's tree to the sink's, or −1."""
     into_sink = flow.sink[i]
     for p in range(flow.begin[i], flow.begin[i + 1]):
@@ -136,7 +136,7 @@ def grow(flow: Flow, active: Queue, i: int) -> int:
         if flow.parent[j] == NOBODY:
             flow.sink[j], flow.parent[j] = into_sink, a ^ 1
             flow.seen[j], flow.dist[j] = flow.seen[i], flow.dist[i] + 1
-            put(active, j)
+            enqueue(active, j)
         elif flow.sink[j] != into_sink:
             return int(along)
         elif flow.seen[j] <= flow.seen[i] and flow.dist[j] > flow.dist[i]:  # a parent that is nearer to the terminal
@@ -146,7 +146,7 @@ def grow(flow: Flow, active: Queue, i: int) -> int:
 
 
 @bare_kernel
-def augment(flow: Flow, orphans: Queue, middle: int) -> int:
+def augment(flow: Network, orphans: Queue, middle: int) -> int:
     """Push what fits through the path from the source over `middle` to the sink; returns how much."""
     most = flow.left[middle]
     for into_sink in (False, True):
@@ -168,17 +168,17 @@ def augment(flow: Flow, orphans: Queue, middle: int) -> int:
             flow.left[along ^ 1] += most
             if flow.left[along] == 0:
                 flow.parent[i] = ORPHAN
-                put(orphans, i)
+                enqueue(orphans, i)
             i = above
         flow.terminal[i] += most if into_sink else -most
         if flow.terminal[i] == 0:
             flow.parent[i] = ORPHAN
-            put(orphans, i)
+            enqueue(orphans, i)
     return int(most)
 
 
 @bare_kernel
-def adopt(flow: Flow, active: Queue, orphans: Queue, i: int, time: int) -> None:
+def adopt(flow: Network, active: Queue, orphans: Queue, i: int, time: int) -> None:
     """Find the orphan i a parent that is connected with the terminal; without one, it leaves the tree."""
     into_sink, best, nearest = flow.sink[i], -1, FAR
     for p in range(flow.begin[i], flow.begin[i + 1]):
@@ -198,14 +198,14 @@ def adopt(flow: Flow, active: Queue, orphans: Queue, i: int, time: int) -> None:
         if flow.sink[j] != into_sink or flow.parent[j] == NOBODY:
             continue
         if flow.left[a if into_sink else a ^ 1] > 0:
-            put(active, j)
+            enqueue(active, j)
         if flow.parent[j] >= 0 and flow.head[flow.parent[j]] == i:
             flow.parent[j] = ORPHAN
-            put(orphans, j)
+            enqueue(orphans, j)
 
 
 @bare_kernel
-def distance_of(flow: Flow, i: int, time: int) -> int:
+def distance_of(flow: Network, i: int, time: int) -> int:
     """The distance of node i to its terminal, FAR if an orphan is on the way; notes it for all nodes on the way."""
     distance, k = 0, i
     while flow.seen[k] != time:
