@@ -1,6 +1,7 @@
 """The kernel matrix of the cached examples, which grows by rows and columns within a limit of bytes."""
 
 import math
+import mmap
 import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -76,7 +77,7 @@ class Gram:
                 f"which this gap needs; the limit is {self.budget / 2**30:,.1f} GiB; give kernel.basis for a low-rank "
                 "approximation, or a larger solver.cache_bytes"
             )
-        return np.empty((side, side), dtype=dtype)
+        return untouched(side, dtype)
 
     def _fill(self, begin: int) -> None:
         """Rows and columns from `begin` on, by a thread for each core."""
@@ -95,3 +96,10 @@ class Gram:
             bottom, right = top + found.shape[0], left + found.shape[1]
             self.memory[top:bottom, left:right] = found
             self.memory[left:right, top:bottom] = found.T
+
+
+def untouched(side: int, dtype: Any) -> NDArray[Any]:
+    """A (side, side) array in pages of the usual size: large ones would give memory to the unused ends of rows, too."""
+    n_bytes = max(1, side * side * np.dtype(dtype).itemsize)
+    found = np.frombuffer(mmap.mmap(-1, n_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), dtype, side * side)
+    return found.reshape(side, side)
