@@ -15,7 +15,10 @@ from distdual.data.data_spec import form_name
 from distdual.data.dataset import Dataset
 from distdual.data.in_memory import MemoryDataset
 from distdual.errors import InputError
+from distdual.feature_maps.blas import one_blas_thread
 from distdual.problems.base import Problem
+from distdual.problems.expanded import Expanded
+from distdual.problems.mapped import Mapped
 
 AnyDataset = Dataset | MemoryDataset | CollectionDataset
 
@@ -34,7 +37,8 @@ def open_executor(
             yield from _closing(on_dask(own, dataset, problem, cluster))
     else:
         assert not isinstance(dataset, CollectionDataset)
-        yield from _closing(InlineExecutor(dataset, problem, threads=1 if problem.holds_gil else 2))
+        with one_blas_thread() if isinstance(problem, Mapped | Expanded) else contextlib.nullcontext():
+            yield from _closing(InlineExecutor(dataset, problem, threads=1 if problem.holds_gil else 2))
 
 
 @contextlib.contextmanager

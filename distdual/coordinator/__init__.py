@@ -34,6 +34,7 @@ run_inputs       what a run starts from: locations, problem, prior
 map_maker        the feature map of [kernel], and rows drawn for it
 solve            a convex or a latent run: new, warm-started or resumed
 expansion_trainer  training with an exact kernel: search, ascend, certify
+expansion_checkpoint  checkpoints of such runs
 expansion_run      a run with an exact kernel, from a config to its model
 run_output       the model folder while a run writes to it
 result_model     the model of a finished run

@@ -12,6 +12,8 @@ checkpoint/NUMBER-state.json      bounds, totals, the schedule, the run log so f
 checkpoint/NUMBER-ledger.bin      .npy arrays, one after another: coalesced rows since the last checkpoint
 checkpoint/NUMBER-latent.npz      of a latent problem: latent values, and the best finished restart
 checkpoint/NUMBER-latent.json     and the position in its loop
+
+Runs with an exact kernel have other objects: coordinator/expansion_checkpoint.py.
 """
 
 import contextlib
@@ -90,7 +92,7 @@ class Checkpoint:
         """Whether a complete checkpoint exists."""
         return bool(self.files)
 
-    def between(self, trainer: Trainer) -> None:
+    def between(self, trainer: Any) -> None:
         """Called after a round: write a checkpoint if one is due; suspend a terminated run."""
         if self.terminated():
             self._suspend(trainer)
@@ -104,7 +106,7 @@ class Checkpoint:
             took = time.monotonic() - begin
             self.due = time.monotonic() + max(self.every, REST * took)
 
-    def _suspend(self, trainer: Trainer) -> NoReturn:
+    def _suspend(self, trainer: Any) -> NoReturn:
         try:
             self.write(trainer)
         except (InputError, OSError) as error:
@@ -113,7 +115,7 @@ class Checkpoint:
         raise Suspended(f"stopped on request; the checkpoint is in {self.folder}: continue with --resume")
 
     @contextlib.contextmanager
-    def kept(self, current: Callable[[], Trainer]) -> Iterator[None]:
+    def kept(self, current: Callable[[], Any]) -> Iterator[None]:
         """Write a checkpoint, if possible, when the cluster or the storage ends the run within the block.
 
         What fails is a scan, before anything of its round has been used.
@@ -122,7 +124,7 @@ class Checkpoint:
             yield
         except (ClusterError, StorageError) as error:
             trainer = current()
-            if not trainer.state.totals.rounds:
+            if not self._begun(trainer):
                 raise
             place = f"the checkpoint is in {self.folder}: continue with --resume"
             try:
@@ -132,16 +134,16 @@ class Checkpoint:
                 place = "--resume continues from the last checkpoint" if self.whole else "there is no checkpoint"
             raise type(error)(f"{error}; {place}") from None
 
-    def write(self, trainer: Trainer) -> None:
+    def write(self, trainer: Any) -> None:
         """Write the objects, then the manifest, then remove the objects of the last checkpoint."""
         if self.claim is not None:
             self.claim.check()
         if not self.whole:
             begin_run(self.output, self.members)
-        state, new = snapshot_of(trainer), trainer.partition.ledger.since(self.ledger_bytes)
+        contents, ledger_bytes = self._contents(trainer)
         number, self.next = self.next, self.next + 1
         files = {name: digest for name, digest in self.files.items() if name.endswith("ledger.bin")}
-        for name, content in checkpoint_objects(state, new, self.latent and self.latent()):
+        for name, content in contents:
             files[f"{number:08d}-{name}"] = hashlib.sha256(content).hexdigest()
             self.folder.write(f"{number:08d}-{name}", content)
         about = {
@@ -151,11 +153,32 @@ class Checkpoint:
             "members": self.members,
             "files": files,
         }
-        self.folder.write(MANIFEST, to_json({**about, "summary": summary(trainer)}))
+        self.folder.write(MANIFEST, to_json({**about, "summary": self._summary(trainer)}))
         old, self.files = self.files, files
-        self.ledger_bytes += len(new)
+        self.ledger_bytes += ledger_bytes
         for name in old.keys() - files.keys():
             self.folder.remove_file(name)
+
+    def _contents(self, trainer: Any) -> tuple[Iterator[tuple[str, bytes]], int]:
+        """The objects of a checkpoint by name, and how many bytes they add to the ledger."""
+        state, new = snapshot_of(trainer), trainer.partition.ledger.since(self.ledger_bytes)
+        return checkpoint_objects(state, new, self.latent and self.latent()), len(new)
+
+    def _summary(self, trainer: Any) -> dict[str, Any]:
+        return summary(trainer)
+
+    def _begun(self, trainer: Any) -> bool:
+        """Whether there is anything to write."""
+        return bool(trainer.state.totals.rounds)
+
+    def _parsed(self, found: dict[str, bytes], head: str, *, more_data: bool) -> None:
+        """Keep what was read; raise one of BAD_CHECKPOINT if it is no checkpoint."""
+        rows, constraints, weights, files = (unzip(found[f"{head}-{name}.npz"]) for name in ARRAYS)
+        values = parsed_json(found[f"{head}-state.json"])
+        ledger = {name: content for name, content in found.items() if name.endswith("ledger.bin")}
+        self.ledger_bytes = sum(map(len, ledger.values()))
+        state = State(rows, constraints, weights, files, values)
+        self._saved = Saved(state, ledger, more_data, read_latent(found, head))
 
     def read(self, dataset: Dataset) -> None:
         """Read the state of a run on this data set, or on its first shards; raise InputError on any mismatch."""
@@ -164,19 +187,13 @@ class Checkpoint:
             check_run(self.folder, manifest["run"], self.run)
             more_data = check_data(self.folder, manifest["run"]["data"], dataset)
             found = {name: self._read(name, digest) for name, digest in manifest["files"].items()}
-            head = f"{manifest['number']:08d}"
-            rows, constraints, weights, files = (unzip(found[f"{head}-{name}.npz"]) for name in ARRAYS)
-            values = parsed_json(found[f"{head}-state.json"])
-            latent = read_latent(found, head)
+            self._parsed(found, f"{manifest['number']:08d}", more_data=more_data)
         except InputError:
             raise
         except BAD_CHECKPOINT as error:
             raise InputError(f"{self.folder}: not a checkpoint that this version can read: {error}") from None
         self.next, self.files, self.members = manifest["number"] + 1, manifest["files"], manifest["members"]
-        ledger = {name: content for name, content in found.items() if name.endswith("ledger.bin")}
-        self.ledger_bytes = sum(map(len, ledger.values()))
         self._remove_older()
-        self._saved = Saved(State(rows, constraints, weights, files, values), ledger, more_data, latent)
         self.resumed = True
 
     def restore(self, trainer: Trainer) -> None:
@@ -184,7 +201,7 @@ class Checkpoint:
         saved, self._saved = self._saved, None  # the cache has a copy
         assert saved is not None
         pieces = (saved.ledger[name] for name in sorted(saved.ledger))
-        with self._naming_damage():
+        with self.naming_damage():
             restore(trainer, saved.state, pieces, more_data=saved.more_data)
         check_members(trainer.partition)
         log.info(
@@ -201,12 +218,12 @@ class Checkpoint:
                 "their examples: start again without --resume, with solver.start if there is a model"
             )
         self.restore(run.trainer)
-        with self._naming_damage():
+        with self.naming_damage():
             assert latent is not None  # `identity` names the problem: it is the same
             restore_latent(run, latent)
 
     @contextlib.contextmanager
-    def _naming_damage(self) -> Iterator[None]:
+    def naming_damage(self) -> Iterator[None]:
         try:
             yield
         except InputError as error:
@@ -244,9 +261,9 @@ def check_members(partition: SlackPartition) -> None:
             raise InputError(f"{folder}/{name}: not found, but the checkpoint needs it")
 
 
-def open_checkpoint(output: Location, *, overwrite: bool, resume: bool, **told: Any) -> tuple[Checkpoint, bool]:
-    """The checkpoint of a run and whether to resume from it; refuse to lose an existing one."""
-    checkpoint = Checkpoint(output, **told)
+def resumes_from(checkpoint: Checkpoint, *, overwrite: bool, resume: bool) -> bool:
+    """Whether the run resumes from an existing checkpoint; refuse to lose one."""
+    output = checkpoint.output
     there = checkpoint.folder.exists(MANIFEST)
     check_output(output, overwrite=overwrite)
     if resume and not there:
@@ -256,7 +273,7 @@ def open_checkpoint(output: Location, *, overwrite: bool, resume: bool, **told: 
             f"{checkpoint.folder}: a checkpoint of a run that has not ended; continue with --resume, "
             "or set output.overwrite=true to start from scratch"
         )
-    return checkpoint, there and resume
+    return there and resume
 
 
 NAMES: list[tuple[str, Callable[[State], bytes]]] = [

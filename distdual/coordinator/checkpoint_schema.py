@@ -34,7 +34,8 @@ from distdual.schema import (
 from distdual.solver.ascent_plan import Ascent
 from distdual.solver.cache import NO_REFERENCE, ConstraintCache
 
-OBJECT = text(r"\d{8}-((rows|constraints|weights|files|latent)\.npz|(state|latent)\.json|ledger\.bin)", "an object")
+ARRAY_FILES = r"(rows|constraints|weights|files|latent|expansion)\.npz"
+OBJECT = text(rf"\d{{8}}-({ARRAY_FILES}|(state|latent)\.json|ledger\.bin)", "an object")
 CRC_RULE = whole(0, 2**32 - 1)
 
 DATA_IDENTITY = table({"url": text(), "n_examples": whole(1), "numbering": maybe(text()), "checksum": each(CRC_RULE)})
@@ -115,6 +116,15 @@ STATE = table(
         "seconds": ANY_NUMBER,
         "history": each(record(Round)),
         "underway": maybe(UNDERWAY),
+    }
+)
+EXPANSION_STATE = table(
+    {
+        **dict.fromkeys(("searched", "version", "updates"), whole()),
+        **dict.fromkeys(("inner", "seconds"), ANY_NUMBER),
+        "double": flag,
+        "totals": record(Totals),
+        "history": each(record(Round)),
     }
 )
 BEST = table(

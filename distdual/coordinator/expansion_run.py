@@ -1,13 +1,17 @@
 """A training run with an exact kernel: from a config to a certified model in its folder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from distdual.cluster.base import Executor
 from distdual.cluster.open_executor import dask_page, open_executor
 from distdual.config import Config, KernelConfig, OutputConfig, PriorConfig, SolverConfig
+from distdual.coordinator.checkpoint import resumes_from
+from distdual.coordinator.expansion_checkpoint import ExpansionCheckpoint
 from distdual.coordinator.expansion_trainer import ExpansionOutcome, ExpansionTrainer
+from distdual.coordinator.finished import finished_model
 from distdual.coordinator.map_maker import exact_kernel
+from distdual.coordinator.run_identity import identity
 from distdual.coordinator.run_inputs import data_of, output_of, problem_of
 from distdual.coordinator.schedule import Cause
 from distdual.data.dataset import Dataset, open_dataset
@@ -15,7 +19,7 @@ from distdual.data.preprocess.preprocessing import of_dataset
 from distdual.data.storage.claim import Claim
 from distdual.data.training_data import TrainingData
 from distdual.errors import InputError
-from distdual.model.io import DataInfo, Model
+from distdual.model.io import DataInfo, Model, remove_unfinished
 from distdual.problems.base import Problem
 from distdual.problems.expansion_form import expansion_form_of
 from distdual.report.log_sinks import open_logs
@@ -32,18 +36,25 @@ class Asked(NamedTuple):
     client: Any
     watch: Callable[[Round], None] | None
     interrupted: Callable[[], bool]
-    logs: list[Log]
+    terminated: Callable[[], bool]
+    logs: Sequence[Log]
+    resume: bool
 
 
-def train_expansion(config: Config, claim: Claim, asked: Asked) -> tuple[Model, list[Round]]:
-    """Train, certify and save the model; SIGTERM ends the run like an interruption, as it keeps no checkpoints."""
+def train_expansion(config: Config, claim: Claim, asked: Asked) -> tuple[Model, list[Round] | None]:
+    """Train, certify and save the model; without a history if an earlier run did all the work."""
     assert config.kernel is not None
     check_exact(config)
     dataset = open_dataset(data_of(config))
     problem = problem_of(config, dataset)
     expansion_form_of(problem)  # refuses one that has none
+    output = output_of(config)
+    if asked.resume and (model := finished_model(config, problem, Prior(0), dataset, output)) is not None:
+        remove_unfinished(output)
+        return model, None
+    checkpoint = checkpoint_of_expansion(config, problem, dataset, claim, asked)
     with (
-        open_logs(config.output, asked.logs) as logged,
+        open_logs(config.output, list(asked.logs)) as logged,
         open_executor(config.cluster, dataset, problem, asked.client) as executor,
     ):
         logged.begin(About(config.public(), dataset.n_examples, dataset.n_shards, dask_page(executor)))
@@ -53,11 +64,37 @@ def train_expansion(config: Config, claim: Claim, asked: Asked) -> tuple[Model, 
             if asked.watch:
                 asked.watch(line)
 
-        outcome = solved(problem, config.kernel, dataset, executor, config.solver, each_round, asked.interrupted)
+        function = exact_kernel(config.kernel, dataset, executor, config.solver.seed)
+        trainer = ExpansionTrainer(
+            problem, function, dataset, executor, config.solver, each_round, asked.interrupted, checkpoint.between
+        )
+        with checkpoint.kept(lambda: trainer):
+            if checkpoint.resumed:
+                checkpoint.resume(trainer)
+            outcome = trainer.run()
         model = model_of_expansion(outcome, config, dataset)
-        model.save(output_of(config), overwrite=config.output.overwrite, claim=claim)
+        model.save(output, overwrite=config.output.overwrite, claim=claim)
         logged.end(model.certificate)
+        checkpoint.remove()
     return model, outcome.history
+
+
+def checkpoint_of_expansion(
+    config: Config, problem: Problem, dataset: Dataset, claim: Claim, asked: Asked
+) -> ExpansionCheckpoint:
+    """The checkpoints of this run; what it resumes from has been read and checked."""
+    checkpoint = ExpansionCheckpoint(
+        output_of(config),
+        every=config.output.checkpoint_every,
+        run=identity(config, problem, Prior(0), dataset),
+        terminated=asked.terminated,
+        claim=claim,
+    )
+    if resumes_from(checkpoint, overwrite=config.output.overwrite, resume=asked.resume):
+        checkpoint.read(dataset)
+    else:
+        remove_unfinished(output_of(config))
+    return checkpoint
 
 
 def solved(
@@ -67,10 +104,10 @@ def solved(
     executor: Executor,
     solver: SolverConfig,
     watch: Callable[[Round], None],
-    interrupted: Callable[[], bool] = lambda: False,
 ) -> ExpansionOutcome:
+    """A run without files."""
     function = exact_kernel(kernel, dataset, executor, solver.seed)
-    return ExpansionTrainer(problem, function, dataset, executor, solver, watch, interrupted).run()
+    return ExpansionTrainer(problem, function, dataset, executor, solver, watch).run()
 
 
 def check_exact(config: Config) -> None:
@@ -81,11 +118,7 @@ def check_exact(config: Config) -> None:
     changed = [f"solver.{name}" for name in names if getattr(config.solver, name) != getattr(plain, name)]
     changed += ["prior"] * (config.prior != PriorConfig()) + ["eval"] * (config.eval.url is not None)
     defaults = OutputConfig(url=config.output.url)
-    changed += [
-        f"output.{name}"
-        for name in ("dual", "checkpoint_every")
-        if getattr(config.output, name) != getattr(defaults, name)
-    ]
+    changed += ["output.dual"] * (config.output.dual != defaults.dual)
     if changed:
         raise InputError(
             f"{changed[0]} is not possible with an exact kernel; leave it out, or give kernel.basis for a low-rank one"

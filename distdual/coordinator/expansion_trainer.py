@@ -23,8 +23,10 @@ from distdual.config import SolverConfig
 from distdual.coordinator.schedule import INTERRUPTED, Cause, Stop, out_of_time
 from distdual.data.shard import join_rows
 from distdual.data.training_data import TrainingData
+from distdual.errors import InputError
 from distdual.expansion.cached_expansion import CachedExpansion
 from distdual.expansion.gram import Gram
+from distdual.feature_maps.blas import one_blas_thread
 from distdual.feature_maps.kernel_function import KernelFunction
 from distdual.kernels.rows import DenseRows, Floats, Ints
 from distdual.memory import LARGEST_SHARE, memory_limit
@@ -32,7 +34,7 @@ from distdual.model.dual import Dual
 from distdual.problems.expanded import Expanded
 from distdual.problems.expansion_form import expansion_form_of
 from distdual.report.round_log import Round, Totals
-from distdual.scan.expansion_scan import Checked, Examples, SearchPiece, search_piece
+from distdual.scan.expansion_scan import Checked, Examples, SearchPiece, fetch_examples, search_piece
 from distdual.solver.gap import contradiction
 
 FIRST_STAGE = 2000  # examples
@@ -59,6 +61,22 @@ class ExpansionOutcome:
     updates: int
 
 
+@dataclass(slots=True)
+class Reached:
+    """What a checkpoint keeps of a run."""
+
+    example: Ints
+    b: Floats
+    searched: int
+    version: int
+    updates: int
+    inner: float
+    seconds: float
+    double: bool
+    totals: Totals
+    history: list[Round]
+
+
 class ExpansionTrainer:
     def __init__(
         self,
@@ -69,9 +87,10 @@ class ExpansionTrainer:
         config: SolverConfig,
         watch: Callable[[Round], None] = lambda _: None,
         interrupted: Callable[[], bool] = lambda: False,
+        between: Callable[["ExpansionTrainer"], None] = lambda _: None,
     ) -> None:
         self.problem, self.function, self.dataset, self.executor = problem, function, dataset, executor
-        self.config, self.watch, self.interrupted = config, watch, interrupted
+        self.config, self.watch, self.interrupted, self.between = config, watch, interrupted, between
         budget = min(config.cache_bytes, LARGEST_SHARE * memory_limit())
         constant = float(np.float32(problem.bias)) ** 2
         gram = Gram(function, constant, problem.n_features, dataset.n_examples, budget)
@@ -81,13 +100,20 @@ class ExpansionTrainer:
         self.best: ExpansionOutcome | None = None
         self.inner = SHARE_OF_GAP
         self.arrived = list[Examples]()  # offenders that are not cached yet
+        self.searched = 0  # stages
 
     # --- the run
 
     def run(self) -> ExpansionOutcome:
-        for pieces in self._stages():
+        with one_blas_thread():
+            return self._run()
+
+    def _run(self) -> ExpansionOutcome:
+        for pieces in self._stages()[self.searched :]:
             self._search(pieces)
             self._ascend(STAGE_GAP)
+            self.searched += 1
+            self.between(self)
         self._search(self._pieces())
         while True:
             self._ascend(self.inner * self.config.gap)
@@ -95,6 +121,26 @@ class ExpansionTrainer:
             if stop is not None:
                 assert self.best is not None
                 return replace(self.best, stop=stop, seconds=self.seconds)
+            self.between(self)
+
+    def restore(self, reached: Reached) -> None:
+        """Continue where an earlier run was, with the features of its examples from the data set."""
+        first, order = self.dataset.first, np.argsort(reached.example)
+        ascending = reached.example[order]
+        if len(ascending) and ascending[-1] >= self.dataset.n_examples:
+            raise InputError(f"example {ascending[-1]} of {self.dataset.n_examples}")
+        cuts = np.searchsorted(ascending, first)
+        shards = np.flatnonzero(np.diff(cuts))
+        local = [ascending[cuts[s] : cuts[s + 1]] - first[s] for s in shards]
+        self._publish(self.cache.b)
+        self.arrived = list(self.executor.map_shards(fetch_examples, shards.tolist(), local))
+        if reached.double:
+            self.cache.gram.widen()
+        self._insert()
+        self.cache.set(reached.b[order])
+        self.cache.updates, self.inner, self.searched = reached.updates, reached.inner, reached.searched
+        self.version, self.totals, self.history = reached.version, reached.totals, reached.history
+        self.begin = time.perf_counter() - reached.seconds
 
     @property
     def seconds(self) -> float:
@@ -158,8 +204,8 @@ class ExpansionTrainer:
         if self.arrived:
             parts = list(zip(*self.arrived, strict=True))
             rows: Any = join_rows(list(parts[1]))
-            example, target, label, cost = (np.concatenate(parts[k]) for k in (0, 2, 3, 4))
-            self.cache.add(Examples(example, rows, target, label, cost))
+            example, *others = (np.concatenate(parts[k]) for k in (0, 2, 3, 4, 5))
+            self.cache.add(Examples(example, rows, *others))
             self.totals.kept += len(example)
         self.arrived = []
 
@@ -261,7 +307,7 @@ class ExpansionTrainer:
             certify,
             proven.lower,
             proven.upper,
-            proven.gap,
+            proven.gap if self.best else np.inf,
             np.inf,
             len(self.cache.b),
             self.cache.gram.nbytes,

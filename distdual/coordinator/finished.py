@@ -4,12 +4,13 @@ import json
 from typing import Any
 
 from distdual.config import Config
-from distdual.coordinator.run_identity import CHANGEABLE_KEYS, prior_digests
+from distdual.coordinator.run_identity import CHANGEABLE_KEYS, exact_kernel_of, prior_digests
 from distdual.data.dataset import Dataset
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.model.io import Model, load_model
 from distdual.problems.base import Problem
+from distdual.problems.expanded import EXPANSION
 from distdual.problems.latent.base import stated
 from distdual.problems.registry import is_own
 from distdual.solver.regularizer import Prior
@@ -45,7 +46,9 @@ def facts(config: dict[str, Any], problem: Problem, prior: Prior, fingerprint: s
     """All that a model depends on, except where its run stops."""
     solver = {f"solver.{key}": value for key, value in config["solver"].items() if key not in CHANGEABLE_KEYS}
     told = {"output.dual": config["output"]["dual"], **solver}
-    found = {"data set": fingerprint, "problem": problem.describe(), "prior": prior_digests(prior), **told}
+    about = {key: value for key, value in problem.describe().items() if key != EXPANSION}
+    found = {"data set": fingerprint, "problem": about, "prior": prior_digests(prior), **told}
+    found["kernel"] = exact_kernel_of(config)
     return dict(json.loads(json.dumps(found)))
 
 

@@ -10,7 +10,7 @@ from distdual.cluster.base import Executor
 from distdual.cluster.open_executor import dask_page, one_client, open_executor
 from distdual.config import ClusterConfig, Config, from_table
 from distdual.coordinator.auto_slack import choice_of
-from distdual.coordinator.checkpoint import Checkpoint, open_checkpoint
+from distdual.coordinator.checkpoint import Checkpoint, resumes_from
 from distdual.coordinator.evaluation import Evaluation, open_evaluation
 from distdual.coordinator.expansion_run import Asked, train_expansion
 from distdual.coordinator.finished import finished_model
@@ -24,7 +24,6 @@ from distdual.coordinator.whole_trainer import trainer_class
 from distdual.data.dataset import Dataset
 from distdual.data.storage.claim import Claim, claimed
 from distdual.data.storage.location import Location
-from distdual.errors import InputError
 from distdual.model.dual import DualSummary
 from distdual.model.io import (
     Model,
@@ -121,29 +120,23 @@ def train_claimed(config: Config, claim: Claim, control: Control) -> Result:
 
 
 def train_exact(config: Config, claim: Claim, control: Control) -> Result:
-    """Train with an exact kernel, whose runs keep no checkpoints: terminated ones end like interrupted ones."""
-    if control.resume:
-        raise InputError("a run with an exact kernel keeps no checkpoint to resume from; leave --resume out")
-    asked = Asked(
-        control.client, control.watch, lambda: control.interrupted() or control.terminated(), list(control.logs)
-    )
+    """Train with an exact kernel."""
+    asked = Asked(control.client, control.watch, control.interrupted, control.terminated, control.logs, control.resume)
     model, history = train_expansion(config, claim, asked)
-    return Result(model, model.certificate, history)
+    return Result(model, model.certificate, history or [], finished_before=history is None)
 
 
 def checkpoint_of(given: RunInputs, claim: Claim, control: Control) -> Checkpoint:
     """The checkpoints of this run; what it resumes from has been read and checked."""
     output = given.config.output
-    checkpoint, there = open_checkpoint(
+    checkpoint = Checkpoint(
         given.output,
-        overwrite=output.overwrite,
-        resume=control.resume,
         every=output.checkpoint_every,
         run=identity(given.config, given.problem, given.prior, given.dataset),
         terminated=control.terminated,
         claim=claim,
     )
-    if there:
+    if resumes_from(checkpoint, overwrite=output.overwrite, resume=control.resume):
         checkpoint.read(given.dataset)
     return checkpoint
 

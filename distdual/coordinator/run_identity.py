@@ -21,6 +21,7 @@ def identity(config: Config, problem: Problem, prior: Prior, dataset: Dataset) -
         "problem": problem.describe(),
         "solver": {key: value for key, value in public["solver"].items() if key not in CHANGEABLE_KEYS},
         "prior": prior_digests(prior),
+        "kernel": exact_kernel_of(public),
         "output": {"dual": config.output.dual},
         "data": {
             "url": dataset.location.url,
@@ -29,6 +30,12 @@ def identity(config: Config, problem: Problem, prior: Prior, dataset: Dataset) -
             "checksum": dataset.checksum.tolist(),
         },
     }
+
+
+def exact_kernel_of(public: dict[str, Any]) -> dict[str, Any] | None:
+    """The exact kernel of a config, as JSON can hold it; a feature map belongs to the problem."""
+    kernel: dict[str, Any] | None = public.get("kernel")
+    return kernel if kernel is not None and kernel.get("basis") is None else None
 
 
 def prior_digests(prior: Prior) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from distdual.errors import InputError
 from distdual.expansion.class_ascent import ascend_classes
 from distdual.expansion.gram import Gram
 from distdual.expansion.pair_ascent import ascend_pairs
@@ -28,18 +29,24 @@ class CachedExpansion:
         self.updates = 0
 
     def add(self, new: Examples) -> None:
-        """Insert examples with b = 0."""
+        """Insert examples with b = 0, which were looked at with the present b."""
         if not len(new.example):
             return
-        n = len(self.example)
         self.gram.add(new.rows)
         self.example = np.concatenate([self.example, new.example])
         self.label = np.concatenate([self.label, new.label])
         self.most = np.concatenate([self.most, self.C * new.cost])
         self.target = np.concatenate([self.target, new.target])
         self.b = np.concatenate([self.b, np.zeros(new.target.shape)])
-        self.h = np.concatenate([self.h, np.empty(new.target.shape)])
-        self.h[n:] = self.target[n:] - self._products(slice(n, None))
+        self.h = np.concatenate([self.h, new.h])
+
+    def set(self, b: Floats) -> None:
+        """Give all examples these coefficients, which must be feasible."""
+        if b.shape != self.b.shape or self.form.infeasible(b, self.label, self.most).any():
+            raise InputError("b: coefficients are not feasible")
+        self.b = b
+        values = self.gram.values
+        self.h = self.target - (values @ b.astype(values.dtype)).astype(np.float64)
 
     @property
     def largest(self) -> Floats:
@@ -50,12 +57,6 @@ class CachedExpansion:
     @property
     def support(self) -> Ints:
         return np.flatnonzero(self.b.any(axis=1))
-
-    def _products(self, rows: slice) -> Floats:
-        """K b for some rows."""
-        used = self.support
-        block = self.gram.values[rows]
-        return np.asarray(block[:, used] @ self.b[used].astype(block.dtype), dtype=np.float64)
 
     def bounds(self) -> tuple[float, float]:
         """D(b), and P restricted to the cached examples, both without a bound on rounding: they steer only."""

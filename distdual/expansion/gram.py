@@ -13,8 +13,10 @@ from distdual.data.shard import join_rows
 from distdual.errors import InputError
 from distdual.feature_maps.blas import one_blas_thread
 from distdual.feature_maps.kernel_function import KernelFunction, Landmarks
+from distdual.kernels.jit import bare_kernel
 from distdual.kernels.rows import Features
 
+LINES = 16
 TILE = 512  # rows and columns that are computed, and copied to the other side of the diagonal, at a time
 
 
@@ -95,7 +97,18 @@ class Gram:
             found += self.constant
             bottom, right = top + found.shape[0], left + found.shape[1]
             self.memory[top:bottom, left:right] = found
-            self.memory[left:right, top:bottom] = found.T
+            mirror(found, self.memory[left:right, top:bottom])
+
+
+@bare_kernel
+def mirror(values: Any, into: Any) -> None:
+    """Write the transpose, some lines of the processor's cache at a time."""
+    n, m = values.shape
+    for top in range(0, n, LINES):
+        for left in range(0, m, LINES):
+            for j in range(left, min(left + LINES, m)):
+                for i in range(top, min(top + LINES, n)):
+                    into[j, i] = values[i, j]
 
 
 def untouched(side: int, dtype: Any) -> NDArray[Any]:

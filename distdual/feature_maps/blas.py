@@ -1,6 +1,7 @@
 """One BLAS thread at a time: how OpenBLAS divides a product among threads shows in the last bits of some routines.
 
-Scans use all cores anyway, a thread for each shard.
+Scans use all cores anyway, a thread for each shard. Hold the limit for a whole run: each time it ends, the next product
+outside wakes threads of BLAS, which then keep a core busy while they wait for more.
 """
 
 import contextlib

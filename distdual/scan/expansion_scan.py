@@ -20,6 +20,7 @@ class Examples(NamedTuple):
     target: Floats  # (n, c) t_i
     label: Int32s
     cost: Floats
+    h: Floats  # (n, c) the gradient at the β that they were looked at with
 
 
 class SearchPiece(NamedTuple):
@@ -44,8 +45,15 @@ def search_piece(source: Openable, problem: Expanded, w: Floats, shard: int, pie
         form = problem.form
         scores = problem.rough_sums.of(loaded.shard.x.take(chosen), w) + problem.bias2 * w.sum(axis=0)
         h = form.targets(loaded.shard)[chosen] - scores
-        new = chosen[form.violation(h, form.labels(loaded.shard)[chosen]) > 0]
-        return SearchedPiece(examples_at(problem, loaded.shard, new), len(chosen), loaded.bytes_read, loaded.gets)
+        violated = form.violation(h, form.labels(loaded.shard)[chosen]) > 0
+        found = examples_at(problem, loaded.shard, chosen[violated], scores[violated])
+        return SearchedPiece(found, len(chosen), loaded.bytes_read, loaded.gets)
+
+
+def fetch_examples(source: Openable, problem: Expanded, w: Floats, shard: int, local: Ints) -> Examples:  # noqa: ARG001
+    """Examples of a shard by their numbers in it, as of β = 0."""
+    with streamed(source, shard) as loaded:
+        return examples_at(problem, loaded.shard, local, np.zeros((len(local), problem.form.columns)))
 
 
 class HeldSupport(NamedTuple):
@@ -118,7 +126,7 @@ def check_expansion(source: Openable, problem: Expanded, w: Floats, shard: int, 
             found.first + held.local[form.infeasible(proof, label[held.local], told.C * cost[held.local])],
             found.first + held.local[foreign],
             last[known],
-            examples_at(problem, found, new),
+            examples_at(problem, found, new, last[new]),
             loaded.bytes_read,
             loaded.gets,
         )
@@ -156,11 +164,13 @@ def unlike_support(rows: Features, support: Features, problem: Expanded) -> Bool
     return unlike
 
 
-def examples_at(problem: Expanded, shard: Shard, chosen: Ints) -> Examples:
+def examples_at(problem: Expanded, shard: Shard, chosen: Ints, scores: Floats) -> Examples:
+    target = problem.form.targets(shard)[chosen]
     return Examples(
         shard.first + chosen,
         shard.x.take(chosen),
-        problem.form.targets(shard)[chosen],
+        target,
         problem.form.labels(shard)[chosen],
         problem.costs(shard)[chosen],
+        target - scores,
     )

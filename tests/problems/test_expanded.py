@@ -208,11 +208,6 @@ def test_a_kernel_that_overflows_is_refused(trained: Path, degree: int) -> None:
         train(told(trained, "never", kernel=kernel))
 
 
-def test_a_run_without_checkpoints_does_not_resume(trained: Path) -> None:
-    with pytest.raises(InputError, match="keeps no checkpoint"):
-        train(told(trained, "never"), resume=True)
-
-
 class TestEstimator:
     def test_svc_agrees_with_scikit_learns_where_there_is_no_bias(self) -> None:
         from sklearn.svm import SVC
