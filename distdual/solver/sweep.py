@@ -26,19 +26,28 @@ QUARTERS = 4  # parts of a sweep, after each of which w is averaged
 
 
 @kernel
+def counted_up(n: int) -> Ints:
+    """0 … n − 1. To compile np.arange takes half a second."""
+    found = np.empty(n, dtype=np.int64)
+    for k in range(n):
+        found[k] = k
+    return found
+
+
+@kernel
 def shuffle_runs(chosen: Ints, random: Any) -> Ints:
     """Return `chosen` with its short runs in random order (Fisher-Yates, xorshift64*); advances `random`."""
     run = max(1, min(RUN, len(chosen) // FEW))
-    starts = np.arange(0, len(chosen), run)
-    for i in range(len(starts) - 1, 0, -1):
+    runs = counted_up(-(-len(chosen) // run))
+    for i in range(len(runs) - 1, 0, -1):
         random[0] ^= random[0] >> np.uint64(12)
         random[0] ^= random[0] << np.uint64(25)
         random[0] ^= random[0] >> np.uint64(27)
         j = np.int64((random[0] * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(33)) % (i + 1)
-        starts[i], starts[j] = starts[j], starts[i]
+        runs[i], runs[j] = runs[j], runs[i]
     order, at = np.empty_like(chosen), 0
-    for turn in range(len(starts)):
-        for place in range(starts[turn], min(starts[turn] + run, len(chosen))):
+    for turn in range(len(runs)):
+        for place in range(runs[turn] * run, min((runs[turn] + 1) * run, len(chosen))):
             order[at] = chosen[place]
             at += 1
     return order
@@ -166,7 +175,7 @@ def climb_single(
 
     After every `pace` of them a stride, unless that is 0.
     """
-    own = np.arange(len(alpha) + 1 if pace else 0)
+    own = counted_up(len(alpha) + 1 if pace else 0)
     left, no_mean, begun, striding = np.empty_like(active), np.empty(0), active, False
     before, w_before = np.empty(len(alpha) if pace else 0), np.empty(len(w) if pace else 0)
     for turn in range(CLIMB):
