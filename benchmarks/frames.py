@@ -3,14 +3,15 @@
     python -m benchmarks.frames --megabytes 3000
 
 Rows have 12 columns: 8 numbers, two with missing values, 3 texts and a label. `prepare` learns levels, means and
-deviations in one pass and writes shards to a real S3 server in a second; pyarrow streams the same file to Parquet on
-the local disk, and a Parquet file to another. The last lines train on the data set and compare its test part's score
-with that of the raw rows.
+deviations in one pass and writes shards in a second; pyarrow streams the same file to Parquet. Both read from the local
+disk and write to the same S3 server. The last lines train on the data set and compare its test part's score with that
+of all raw rows.
 """
 
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyarrow import csv
+from pyarrow import parquet as pq
 
 import distdual
 from distdual.data.storage.location import Location
@@ -27,19 +29,26 @@ from tests.s3_server import S3Server
 
 ROWS_AT_ONCE = 50_000
 TEXTS = {"city": 40, "job": 25, "plan": 5}  # levels of each
-PREPARE = """
-import json, resource, sys, time
-from distdual.data.prepare.api import prepare
+PEAK = """
+import json, sys, time
+from pathlib import Path
 told = json.loads(sys.argv[1])
+begin = time.perf_counter()
+
+def finish():
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    print(json.dumps({"seconds": time.perf_counter() - begin, "MB": int(lines["VmHWM"].split()[0]) * 1024 / 1e6}))
+"""
+PREPARE = f"""{PEAK}
+from distdual.data.prepare.api import prepare
 begin = time.perf_counter()
 prepare(told["source"], told["dest"], "binary", label="bought", missing="mean", scale="unit-variance", shuffle=None,
         test_fraction=0.1, overwrite=True, storage_options=told["storage"])
-print(json.dumps({"seconds": time.perf_counter() - begin, "rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}))
+finish()
 """
-ARROW = """
-import json, sys, time
-import pyarrow.csv, pyarrow.parquet as pq
-told = json.loads(sys.argv[1])
+ARROW = f"""{PEAK}
+import pyarrow.csv, pyarrow.fs, pyarrow.parquet as pq
+files = pyarrow.fs.S3FileSystem(**told["server"])
 begin = time.perf_counter()
 if told["source"].endswith(".csv"):
     reader = pyarrow.csv.open_csv(told["source"])
@@ -47,10 +56,10 @@ if told["source"].endswith(".csv"):
 else:
     file = pq.ParquetFile(told["source"])
     schema, batches = file.schema_arrow, file.iter_batches()
-with pq.ParquetWriter(told["dest"], schema) as writer:
+with pq.ParquetWriter(told["dest"].removeprefix("s3://"), schema, filesystem=files) as writer:
     for batch in batches:
         writer.write_batch(batch)
-print(json.dumps({"seconds": time.perf_counter() - begin}))
+finish()
 """
 
 
@@ -58,41 +67,70 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=float, default=100.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", default=None, help="where the files are written")
+    parser.add_argument("--formats", nargs="+", choices=("csv", "parquet"), default=["csv", "parquet"])
+    parser.add_argument("--repeat", type=int, default=1, help="runs of each, of which the median is taken")
+    parser.add_argument("--score", action="store_true", help="train, and predict the raw rows too")
+    parser.add_argument("--folder", type=Path, default=None, help="where the files are written; tables are kept there")
+    parser.add_argument("--write", action="store_true", help="write the tables to the folder, and measure nothing")
     told = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="distdual-frames-", dir=told.folder) as scratch:
-        server = S3Server()
+        table = (told.folder or Path(scratch)) / f"rows-{told.megabytes:g}.csv"
+        write_tables(table, told.megabytes * 1e6, told.seed)
+        if told.write:
+            return
+        server = S3Server(Path(scratch))
         try:
-            print(json.dumps(measure(Path(scratch), server.start(), told.megabytes, told.seed), indent=2))
+            print(json.dumps(measure(table, Path(scratch) / "model", server.start(), told), indent=2))
         finally:
             server.close()
 
 
-def measure(folder: Path, s3: S3Server, megabytes: float, seed: int) -> dict[str, Any]:
-    table, dest = folder / "rows.csv", s3.url()
-    n_rows = write_csv(table, megabytes * 1e6, seed)
-    found: dict[str, Any] = {"rows": n_rows, "megabytes": table.stat().st_size / 1e6}
-    for source, copy in ((table, "rows.parquet"), (folder / "rows.parquet", "copy.parquet")):
-        theirs = run(ARROW, {"source": str(source), "dest": str(folder / copy)})
-        asked = {"source": str(source), "dest": f"{dest}/{source.suffix[1:]}", "storage": s3.storage_options}
-        ours = run(PREPARE, asked)
-        found[source.suffix[1:]] = {
-            "pyarrow, s": theirs["seconds"],
-            "prepare, s": ours["seconds"],
-            "speed, prepare / pyarrow": theirs["seconds"] / ours["seconds"],
-            "resident memory, MB": ours["rss"] / 1024,
+def measure(table: Path, model: Path, s3: S3Server, told: argparse.Namespace) -> dict[str, Any]:
+    dest, found = s3.url(), dict[str, Any]()
+    for format_ in told.formats:
+        source = table.with_suffix(f".{format_}")
+        found[format_] = {
+            "megabytes": source.stat().st_size / 1e6,
+            **compared(str(source), f"{dest}/{format_}", s3, told.repeat),
         }
-    return {**found, **scores(Location(f"{dest}/csv", s3.storage_options), folder, table)}
+    if told.score:
+        found |= scores(Location(f"{dest}/{told.formats[0]}", s3.storage_options), model, table)
+    return found
 
 
-def write_csv(table: Path, n_bytes: float, seed: int) -> int:
-    """Rows of the table until the file has this size; a tenth of the second and third number is missing."""
-    rng, n = np.random.default_rng(seed), 0
-    with table.open("wb") as file:
+def compared(source: str, dest: str, s3: S3Server, repeat: int) -> dict[str, Any]:
+    """Both programs in turn, so that what the machine does meanwhile slows both."""
+    server = {"access_key": s3.key, "secret_key": s3.secret, "endpoint_override": s3.endpoint, "region": "us-east-1"}
+    runs = [
+        (
+            run(ARROW, {"source": source, "dest": f"{dest}-copy.parquet", "server": server}),
+            run(PREPARE, {"source": source, "dest": dest, "storage": s3.storage_options}),
+        )
+        for _ in range(repeat)
+    ]
+    return {
+        "pyarrow, s": statistics.median(theirs["seconds"] for theirs, _ in runs),
+        "prepare, s": statistics.median(ours["seconds"] for _, ours in runs),
+        "speed, prepare / pyarrow": statistics.median(theirs["seconds"] / ours["seconds"] for theirs, ours in runs),
+        "resident memory of pyarrow, MB": max(theirs["MB"] for theirs, _ in runs),
+        "resident memory of prepare, MB": max(ours["MB"] for _, ours in runs),
+    }
+
+
+def write_tables(table: Path, n_bytes: float, seed: int) -> None:
+    """Write rows until the CSV file has this size, and the same as Parquet beside it, unless they are there.
+
+    A tenth of the second and third number is missing.
+    """
+    if table.with_suffix(".parquet").exists():
+        return
+    rng = np.random.default_rng(seed)
+    schema = some_rows(np.random.default_rng(seed)).schema
+    with table.open("wb") as file, pq.ParquetWriter(table.with_suffix(".parquet"), schema) as writer:
         while file.tell() < n_bytes:
-            csv.write_csv(some_rows(rng), file, csv.WriteOptions(include_header=n == 0, quoting_style="none"))
-            n += ROWS_AT_ONCE
-    return n
+            rows = some_rows(rng)
+            csv.write_csv(rows, file, csv.WriteOptions(include_header=file.tell() == 0, quoting_style="none"))
+            writer.write_table(rows)
 
 
 def some_rows(rng: np.random.Generator) -> Any:
@@ -116,9 +154,8 @@ def run(code: str, told: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def scores(data: Location, folder: Path, table: Path) -> dict[str, Any]:
+def scores(data: Location, model: Path, table: Path) -> dict[str, Any]:
     """The accuracy on the test part, and on all raw rows."""
-    model = folder / "model"
     distdual.train(
         {
             "data": {"url": f"{data.url}/train", "storage_options": dict(data.storage_options)},

@@ -29,10 +29,10 @@ class S3Server:
     survives `kill` and is there after the next `start`, at the same address.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, parent: Path | None = None) -> None:
         self.key, self.secret = secrets.token_hex(8).upper(), secrets.token_hex(20)
         self.guest_key, self.guest_secret = secrets.token_hex(8).upper(), secrets.token_hex(20)
-        self.folder = Path(tempfile.mkdtemp(prefix="distdual-s3-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="distdual-s3-", dir=parent))
         self.ports: dict[str, int] = {}
         self.process: subprocess.Popen[bytes] | None = None
 
