@@ -30,7 +30,7 @@ from distdual.certificate.verify_expansion import recompute
 from distdual.cluster.base import Executor
 from distdual.cluster.open_executor import open_executor
 from distdual.config import RETRY_SECONDS, ClusterConfig
-from distdual.data.dataset import Dataset, open_dataset
+from distdual.data.dataset import Dataset, check_labelled, open_dataset
 from distdual.data.storage.location import Location, Place, as_location, check_scheme
 from distdual.errors import InputError
 from distdual.kernels.rounding import MARGIN, Enclosed, sum_of
@@ -197,6 +197,7 @@ def trained_on(model: Model, dataset: Dataset) -> Dataset:
 
 
 def check_shape(model: Model, dataset: Dataset) -> None:
+    check_labelled(dataset)
     described = model.problem.describe()
     found = {"n_features": dataset.layout.n_features, "classes": list(dataset.classes)}
     for name, value in found.items():

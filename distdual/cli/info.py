@@ -41,7 +41,7 @@ def describe_dataset(dataset: Dataset) -> dict[str, Any]:
         "features": layout.n_features,
         "storage": "sparse" if layout.sparse else "dense",
         "values": dataset.n_values,
-        "labels": list(dataset.classes),
+        "labels": "none: rows to predict" if layout.unlabelled else list(dataset.classes),
         **describe_recipe(layout.recipe, layout.n_features),
         "columns": [*layout.columns, *layout.runs],
         **({"texts": list(layout.texts)} if layout.texts else {}),

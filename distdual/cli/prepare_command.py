@@ -36,6 +36,7 @@ from distdual.report.number_format import counted
     help="csv, parquet, svmlight, svmhmm, conll, npz, npy, zarr, jsonl or brackets; default: guessed.",
 )
 @click.option("--like", metavar="URL", help="Make and scale features as those of this data set or model.")
+@click.option("--unlabelled", is_flag=True, help="Rows to predict on a cluster; leaves labels out.")
 @table_options
 @click.option("--labels", multiple=True, metavar="FILE", help="The .npy labels of each .npy SOURCE, in order.")
 @array_options

@@ -9,7 +9,7 @@ from distdual.cluster.base import Executor
 from distdual.cluster.open_executor import open_beside
 from distdual.config import EvalConfig
 from distdual.coordinator.trainer import Trainer
-from distdual.data.dataset import Dataset, open_dataset
+from distdual.data.dataset import Dataset, check_labelled, open_dataset
 from distdual.data.preprocess.preprocessing import check_same, of_dataset
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
@@ -96,6 +96,7 @@ def open_evaluation(
 
 def check_evaluable(training: Dataset, dataset: Dataset) -> None:
     """Raise unless the features of both data sets mean the same."""
+    check_labelled(dataset)
     check_same(of_dataset(training), dataset, f"{training.location} was", f"prepare it with --like {training.location}")
     if training.layout.numbering != dataset.layout.numbering:
         raise InputError(

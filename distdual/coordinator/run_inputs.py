@@ -10,7 +10,7 @@ from distdual.cluster.open_executor import check_form, open_executor
 from distdual.config import Config, SolverConfig, index_range
 from distdual.coordinator.latent_loop import check_possible
 from distdual.coordinator.map_maker import with_map
-from distdual.data.dataset import Dataset, open_dataset
+from distdual.data.dataset import Dataset, check_labelled, open_dataset
 from distdual.data.layout import STRUCTURES
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
@@ -91,7 +91,7 @@ def map_of_start(config: Config, n_inputs: int) -> FeatureMap | None:
 
 
 def fit_problem(kind: str, options: Mapping[str, Any], dataset: Dataset) -> Problem:
-    layout, classes = dataset.layout, dataset.classes
+    layout, classes = check_labelled(dataset).layout, dataset.classes
     made = make_problem(kind, options, n_features=layout.n_features, classes=classes, texts=dataset.texts)
     return made.fitted_to(float(dataset.largest_norm[0]))  # appending shards does not change it
 

@@ -126,6 +126,7 @@ class Dataset:
         meaning = [layout.kind, layout.n_features, layout.sparse, layout.labels, layout.columns]
         meaning += [layout.runs, layout.texts] if layout.runs or layout.texts else []
         meaning += [layout.structured] if layout.structured else []
+        meaning += ["unlabelled"] if layout.unlabelled else []
         digest = hashlib.sha256(json.dumps(meaning).encode())
         digest.update(self.lengths.tobytes())
         digest.update(self.checksum.tobytes())
@@ -168,14 +169,24 @@ class Dataset:
             x = CsrRows(arrays["indptr"], arrays["indices"], arrays["values"])
         else:
             x = DenseRows(arrays["x"])
-        if self.layout.structured:
-            y: NDArray[Any] = np.zeros(x.n_rows)  # what the runs hold instead is for the problem to read
+        y: NDArray[Any]
+        if self.layout.unlabelled:
+            y = np.zeros(x.n_rows, dtype=np.int32)
+        elif self.layout.structured:
+            y = np.zeros(x.n_rows)  # what the runs hold instead is for the problem to read
         else:
             y = self._rank[arrays["y"]] if self.layout.labels else arrays["y"]
         cost, margin, tokens = (arrays.get(name) for name in ("cost", "margin", "tokens"))
         runs = {name: Runs(arrays[f"{name}_indptr"], arrays[name]) for name in self.layout.runs}
         norm = value_norm_bound(x, largest)
         return Shard(number, int(self.first[number]), x, y, cost, margin, tokens, runs or None, norm=norm)
+
+
+def check_labelled(dataset: Dataset) -> Dataset:
+    """Refuse rows that were prepared for predictions alone."""
+    if dataset.layout.unlabelled:
+        raise InputError(f"{dataset.location}: was prepared without labels, so that it can be predicted, nothing else")
+    return dataset
 
 
 class Texts(Mapping[str, str]):

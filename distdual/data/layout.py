@@ -16,7 +16,7 @@ the names that the other does not, so that each is whole until zarr.json, replac
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-FORMAT = 4  # the newest, for structures; else 3 with runs or texts, 2 with other sequences, 1 without
+FORMAT = 5  # the newest, see `Layout.format`
 ATTRIBUTES = "distdual"  # the group attribute that holds all of ours
 
 Axis = str  # one of AXES, or the name of a column of runs
@@ -73,6 +73,7 @@ class Layout:
     chunk: dict[Axis, int]  # longest axis a shard may have
     compress: bool
     ragged: bool = False  # an example is a run of tokens, each with features and a label of its own
+    unlabelled: bool = False  # there are no labels: rows to predict
     structured: bool = False  # an example is made of columns of runs alone, see data/structures.py
     runs: dict[str, str] = field(default_factory=dict)  # dtype of each column of runs
     texts: dict[str, int] = field(default_factory=dict)  # crc32c of each text
@@ -98,7 +99,7 @@ class Layout:
             ]
         else:
             features = [ArraySpec("x", "float32", row, width=self.n_features)]
-        y = [] if self.structured else [ArraySpec("y", "int32" if self.labels else "float64", row)]
+        y = [] if self.structured or self.unlabelled else [ArraySpec("y", "int32" if self.labels else "float64", row)]
         tokens = [ArraySpec("tokens", "int64", "example", extra=1)] if self.ragged else []
         columns = [ArraySpec(name, "float64", "example") for name in self.columns]
         runs = [
@@ -108,6 +109,13 @@ class Layout:
         ]
         every = [*features, *y, *tokens, *columns, *runs]
         return [spec._replace(separator=self.separator) for spec in every]
+
+    @property
+    def format(self) -> int:
+        """5 without labels, 4 for structures, 3 with runs or texts, 2 with other sequences, 1 without."""
+        if self.unlabelled or self.structured:
+            return 5 if self.unlabelled else 4
+        return 3 if self.runs or self.texts else 2 if self.ragged else 1
 
     @property
     def numbering(self) -> str | None:
@@ -123,8 +131,9 @@ class Layout:
     def attributes(self) -> dict[str, Any]:
         newer = {"ragged": self.ragged, "runs": self.runs, "texts": self.texts, "recipe": self.recipe}
         newer |= {"scale": self.scale} if self.scale != "none" else {}
+        newer |= {"unlabelled": self.unlabelled}
         return {
-            "format": 4 if self.structured else 3 if self.runs or self.texts else 2 if self.ragged else 1,
+            "format": self.format,
             "kind": self.kind,
             "n_features": self.n_features,
             "features": "none" if self.structured else "csr" if self.sparse else "dense",
@@ -149,6 +158,7 @@ class Layout:
             chunk=attributes["chunk"],
             compress=attributes["compress"],
             ragged=attributes.get("ragged", False),
+            unlabelled=attributes.get("unlabelled", False),
             runs=attributes.get("runs", {}),
             texts=attributes.get("texts", {}),
             recipe=attributes.get("recipe", {}),

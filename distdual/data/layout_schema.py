@@ -45,6 +45,7 @@ LAYOUT_RULE = table(
     },
     {
         "ragged": flag,
+        "unlabelled": flag,
         "runs": table_of(choice(*RUN_DTYPES), NAME),
         "texts": table_of(whole(0, 2**32 - 1), NAME),
         "recipe": RECIPE,
@@ -69,6 +70,8 @@ def check_layout(where: str, layout: Layout) -> None:
         raise refuse(f"{where}: runs", "names that no other array has", list(layout.runs))
     if layout.structured:
         check_structured(where, layout)
+    if layout.unlabelled and (layout.labels or layout.structured):
+        raise refuse(f"{where}: unlabelled", "false where there are labels, and for structures", True)
     if layout.index_dtype == "int32" and layout.n_features > 2**31:
         raise refuse(f"{where}: index_dtype", f"int64 for {layout.n_features} features", layout.index_dtype)
     for spec in layout.arrays:

@@ -43,6 +43,9 @@ class Options:
     overwrite: bool = False
     """Replace a data set that is already there."""
 
+    unlabelled: bool = False
+    """Rows to predict: labels and costs, if there are any, are left out."""
+
     append: bool = False
     """Add shards to a data set that is already there, whose features, labels and scale are kept."""
 
@@ -56,6 +59,8 @@ class Options:
             raise InputError(f"test_fraction must be at least 0 and below 1, got {self.test_fraction}")
         if self.n_features is not None and self.n_features < 1:
             raise InputError(f"n_features must be positive, got {self.n_features}")
+        if self.unlabelled and (self.append or self.test_fraction):
+            raise InputError("unlabelled rows are only predicted; leave append and test_fraction out")
         if self.append:
             self._check_append()
 

@@ -33,13 +33,13 @@ def check_shard_arrays(where: str, layout: Layout, arrays: Arrays) -> float:
         for name in [name for name in layout.runs if name.endswith(SHAPE)]:
             check_shapes(f"{where}, array {name!r}", arrays, name)
         return 0.0
-    y = arrays["y"]
     if layout.labels:
-        below(f"{where}, array 'y'", y, len(layout.labels))
-    elif not np.isfinite(y).all():
+        below(f"{where}, array 'y'", arrays["y"], len(layout.labels))
+    elif not layout.unlabelled and not np.isfinite(arrays["y"]).all():
         raise InputError(f"{where}, array 'y': a target is NaN or infinite")
     if layout.ragged:
-        rising(f"{where}, array 'tokens'", arrays["tokens"], len(y), least=1)
+        n_rows = len(arrays["indptr"]) - 1 if layout.sparse else len(arrays["x"])
+        rising(f"{where}, array 'tokens'", arrays["tokens"], n_rows, least=1)
     if layout.sparse:
         rising(f"{where}, array 'indptr'", arrays["indptr"], len(arrays["values"]))
         check_columns(where, arrays["indptr"], arrays["indices"], layout.n_features)

@@ -24,7 +24,7 @@ from distdual.coordinator.result_model import dual_of, single_dual, summarise
 from distdual.coordinator.run_inputs import check_unused_columns
 from distdual.coordinator.trainer import Trainer
 from distdual.coordinator.warm_start import FREE_TO_CHANGE, carry_over
-from distdual.data.dataset import Dataset
+from distdual.data.dataset import Dataset, check_labelled
 from distdual.data.in_memory import MemoryDataset, coded_in_memory
 from distdual.data.preprocess.preprocessing import RAW, check_same, of_dataset
 from distdual.data.shard import Block, join_blocks
@@ -199,16 +199,18 @@ class DualEstimator(BaseEstimator, ABC):
     # --- data
 
     def _stored(self, path: Any, given: Given) -> Dataset:
-        dataset = open_stored(path, self.storage_options, given)
+        dataset = check_labelled(open_stored(path, self.storage_options, given))
         self.n_features_in_ = dataset.n_features
         self.preprocessing_ = of_dataset(dataset)
         set_names(self, self.preprocessing_)
         self._learn_classes(label_array(dataset.classes))
         return dataset
 
-    def _open_like(self, path: Any, given: Given) -> Dataset:
-        """Open a data set to predict on, whose features were made as those of `fit`."""
+    def _open_like(self, path: Any, given: Given, *, scored: bool = False) -> Dataset:
+        """Open a data set to predict on, whose features were made as those of `fit`; with labels, to be `scored`."""
         dataset = open_stored(path, self.storage_options, given)
+        if scored:
+            check_labelled(dataset)
         remedy = "prepare it with like, and the data set that the estimator was fitted on"
         check_same(self.preprocessing_, dataset, f"this {type(self).__name__} was fitted on features", remedy)
         check_width(self.n_features_in_, dataset)

@@ -99,7 +99,7 @@ class SVC(ClassifierMixin, KernelEstimator):
         if not is_path(X):
             weights = None if sample_weight is None else np.asarray(sample_weight)
             return float(accuracy_score(np.asarray(y), np.asarray(self.predict(X)), sample_weight=weights))
-        found = self._decide_stored(X, Given(y, sample_weight))
+        found = self._decide_stored(X, Given(y, sample_weight), scored=True)
         return float(np.mean([label_name(label) for label in self._labels(found.scores).tolist()] == found.y))
 
     def _labels(self, scores: Floats) -> NDArray[Any]:

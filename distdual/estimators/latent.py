@@ -82,7 +82,7 @@ class LatentSVM(ClassifierMixin, LinearEstimator):
             right = self.predict(X, lengths) == np.asarray(y)
             return float(np.average(right, weights=weights_of(sample_weight, len(right))))
         check_is_fitted(self)
-        found = self._decide_stored(X, Given(y, sample_weight, lengths=lengths))
+        found = self._decide_stored(X, Given(y, sample_weight, lengths=lengths), scored=True)
         return float(np.mean([label_name(label) for label in self._labels(found.scores).tolist()] == found.y))
 
     def __sklearn_tags__(self) -> Any:
@@ -95,12 +95,13 @@ class LatentSVM(ClassifierMixin, LinearEstimator):
         labels: NDArray[Any] = self.classes_[(scores > 0).astype(np.int64)]
         return labels
 
-    def _decide_stored(self, path: Any, given: Given) -> Decided:
-        dataset = self._open_like(path, given)
+    def _decide_stored(self, path: Any, given: Given, *, scored: bool = False) -> Decided:
+        dataset = self._open_like(path, given, scored=scored)
         with open_executor(ClusterConfig(), dataset, self._problem, self.client) as executor:
             executor.publish(0, self._w)
             parts = list(executor.map_shards(decide_bags, range(dataset.n_shards)))
-        labels = np.array(dataset.classes)[np.concatenate([part.y for part in parts])]
+        y = np.concatenate([part.y for part in parts])
+        labels = np.array(dataset.classes)[y] if dataset.classes else y
         return Decided(np.concatenate([part.scores for part in parts]), labels)
 
     def _block(self, X: Any, given: Given, *, first: bool, keep: bool) -> Block:

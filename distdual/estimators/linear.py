@@ -57,9 +57,9 @@ class ScoringEstimator(DualEstimator):
             return self._scores(X)
         return self._scores(prepared_rows(self.preprocessing_, X, self.n_features_in_))
 
-    def _decide_stored(self, path: Any, given: Given) -> Decided:
+    def _decide_stored(self, path: Any, given: Given, *, scored: bool = False) -> Decided:
         """Scores of a data set by shard, on the client's workers if there is one."""
-        dataset = self._open_like(path, given)
+        dataset = self._open_like(path, given, scored=scored)
         with open_executor(ClusterConfig(), dataset, self._problem, self.client) as executor:
             executor.publish(0, self._w)
             parts = list(executor.map_shards(decide_shard, range(dataset.n_shards)))

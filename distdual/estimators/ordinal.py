@@ -67,7 +67,7 @@ class OrdinalSVC(ClassifierMixin, ScoringEstimator):
         if not is_path(X):
             return float(super().score(X, np.asarray(y) if is_dask(y) else y, sample_weight))
         check_is_fitted(self)
-        found = self._decide_stored(X, Given(y, sample_weight))
+        found = self._decide_stored(X, Given(y, sample_weight), scored=True)
         return float(np.mean([label_name(label) for label in self._labels(found.scores).tolist()] == found.y))
 
     def _labels(self, scores: Floats) -> NDArray[Any]:

@@ -49,7 +49,7 @@ class SVR(RegressorMixin, KernelEstimator):
         if not is_path(X):
             weights = None if sample_weight is None else np.asarray(sample_weight)
             return float(r2_score(np.asarray(y), np.asarray(self.predict(X)), sample_weight=weights))
-        found = self._decide_stored(X, Given(y, sample_weight))
+        found = self._decide_stored(X, Given(y, sample_weight), scored=True)
         return float(r2_score(found.y, found.scores))
 
     def _in_cluster(self, X: Any, given: Given) -> CollectionDataset | None:

@@ -6,6 +6,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig
+from distdual.data.dataset import Dataset, check_labelled
 from distdual.errors import InputError
 from distdual.estimators.base import DualEstimator
 from distdual.estimators.inputs import Data, Given
@@ -33,6 +34,8 @@ class StructuredEstimator(DualEstimator):
 
     def _means(self, data: Data) -> dict[str, float]:
         """All means of the problem's score."""
+        if isinstance(data, Dataset):
+            check_labelled(data)
         score = add_up([part.score for part in self._predict_shards(data)])
         if score is None:
             raise InputError(f"{data.location}: contains labels that this {type(self).__name__} was not trained on")

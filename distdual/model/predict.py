@@ -232,8 +232,10 @@ def prediction_columns(
 
 
 def is_labelled(dataset: Dataset) -> bool:
-    """Whether examples have labels, which structures need not have."""
-    return not dataset.structured or any(name == "y" or name.startswith("y_") for name in dataset.layout.runs)
+    """Whether examples have labels, which rows to predict and structures need not have."""
+    if not dataset.structured:
+        return not dataset.layout.unlabelled
+    return any(name == "y" or name.startswith("y_") for name in dataset.layout.runs)
 
 
 def judge_of(problem: Problem, classes: tuple[str, ...], labels: tuple[str, ...]) -> Judge | None:

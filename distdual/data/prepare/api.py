@@ -6,13 +6,16 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from distdual.data.data_spec import DataSpec
 from distdual.data.layout import STRUCTURES
-from distdual.data.prepare.open_sources import FORMATS, OWN_FORMATS, TABLE_FORMATS, Files, file_sources
+from distdual.data.prepare.open_sources import FORMATS, OWN_FORMATS, TABLE_FORMATS, Files, file_sources, labelled_or_not
 from distdual.data.prepare.pipeline import Summary, write
 from distdual.data.prepare_options import Options
 from distdual.data.preprocess.stored import Like, read_like
-from distdual.data.preprocess.table_options import TableOptions
+from distdual.data.preprocess.table_options import TableOptions, first_columns
+from distdual.data.shard import Block
 from distdual.data.sources.arrays import blocks_from_arrays, width_of
 from distdual.data.sources.base import Attached, Opened, Source
 from distdual.data.sources.conll import text_from, text_like
@@ -65,10 +68,11 @@ def prepare(
     out, tags are added to its own.
 
     `like` is a data set or a model: features are made and scaled as theirs were, with their levels, means and factors.
+    With `unlabelled`, it may be predicted on a cluster, and nothing else: labels and weights are left out.
 
     `storage_options` are for those places that are given as the text of a remote URL. The other options are those of
-    `Options`: shard_bytes, shuffle, test_fraction, scale, n_features, compress, overwrite, append; and those of the
-    problem's own file format, such as `TreeOptions`. If anything fails, `dest` is as it was.
+    `Options`: shard_bytes, shuffle, test_fraction, scale, n_features, compress, overwrite, unlabelled, append; and
+    those of the problem's own file format, such as `TreeOptions`. If anything fails, `dest` is as it was.
     """
     spec = data_spec(kind)
     own_format, own = spec.own_format, own_options(kind, spec, options, storage_options)
@@ -97,6 +101,7 @@ def prepare(
         opened = Opened([structure_source(file, format) for file in files], Attached())
     elif format == "conll" or templates is not None or vocabulary is not None or (known and known.preprocessing.recipe):
         check_conll(format, kind, spec, label_files)
+        check_labels_wanted(chosen, "text in columns has its tags in one of them")
         if known is not None:
             opened = text_like(files, known, templates, vocabulary)
         else:
@@ -104,6 +109,7 @@ def prepare(
                 files, templates, None if vocabulary is None else as_location(vocabulary, storage_options)
             )
     elif own_format is not None:
+        check_labels_wanted(chosen, f"{own_format.holds} tell their labels")
         if format not in (None, own_format.name) or label_files:
             raise InputError(
                 f"a {kind} problem reads {own_format.holds} alone: format {own_format.name}, no files of labels"
@@ -118,7 +124,11 @@ def prepare(
         opened = open_tables(tables, table, chosen, known)
     else:
         check_no_columns(known, table, files)
-        opened = Opened(file_sources(told, kind, spec), Attached())
+        if chosen.unlabelled:
+            found = [source for source, _ in labelled_or_not(told, formats, kind, spec)]
+        else:
+            found = file_sources(told, kind, spec)
+        opened = Opened(found, Attached())
     return written(opened, place, chosen, known)
 
 
@@ -170,6 +180,8 @@ def prepare_arrays(
     instead of `lengths`, `qid` may name the query of each row.
     """
     chosen, place = Options(kind=kind, **options), as_location(dest, storage_options)
+    if chosen.unlabelled and y is None:
+        y = [np.zeros(len(each)) for each in x] if isinstance(x, list) else np.zeros(x.shape[0])
     if qid is not None:
         if lengths is not None:
             raise InputError("the arrays: qid and lengths both say where queries begin; leave one out")
@@ -213,6 +225,7 @@ def check_structures(
     options: Options, kind: str, labels: Sequence[Any] = (), known: Like | None = None, others: Sequence[Any] = ()
 ) -> None:
     """Refuse options that have a meaning for features only."""
+    check_labels_wanted(options, "structures need no labels")
     told = options.scale != "none" or options.n_features is not None
     if told or labels or (known is not None and not options.append) or any(other is not None for other in others):
         raise InputError(f"{kind} data have arrays of their own: leave options about features and labels out")
@@ -222,6 +235,8 @@ def open_tables(tables: Sequence[Table], told: dict[str, Any], options: Options,
     """Examples of tables, whose columns become features as in `known`, or as a first pass finds out."""
     spec = data_spec(options.kind)
     if known is None:
+        if options.unlabelled:
+            raise InputError(f"{tables[0].name}: unlabelled rows are prepared for a model; name it: --like MODEL")
         table_options = TableOptions(**told)
         check_grouped(table_options.group, options.kind, ragged=spec.ragged, weight=table_options.weight)
         return new_tables(tables, table_options, options)
@@ -231,21 +246,48 @@ def open_tables(tables: Sequence[Table], told: dict[str, Any], options: Options,
     if told:
         raise InputError(f"{', '.join(told)}: the columns of {known.name} decide this already; leave it out")
     columns = replace(columns, **others)
+    if options.unlabelled:
+        columns = replace(columns, label=None, weight=None)
     check_grouped(columns.group, options.kind, ragged=spec.ragged, weight=columns.weight)
+    for table in tables:
+        if columns.label is not None and columns.label not in table.types:
+            raise InputError(
+                f"{table.name}: there is no column {columns.label!r} of labels, only {first_columns(table.types)}; "
+                "prepare rows without labels with --unlabelled, or predict them as they are"
+            )
     return known_tables(tables, columns)
 
 
 def written(opened: Opened, place: Location, options: Options, known: Like | None) -> tuple[Summary, ...]:
     """Write the data set, with the preprocessing, labels and width of `known` where that is given."""
+    if options.unlabelled:
+        opened = without_labels(opened)
     if known is None:
         return write(opened, place, options)
     if options.scale not in ("none", known.preprocessing.scale):
         raise InputError(f"{known.name} decides the scale, {known.preprocessing.scale}; leave {options.scale} out")
-    attached = replace(opened.attached, labels=opened.attached.labels or known.labels)
+    labels = () if options.unlabelled else opened.attached.labels or known.labels
+    attached = replace(opened.attached, labels=labels)
     options = replace(
         options, scale=known.preprocessing.scale, n_features=options.n_features or known.n_features or None
     )
     return write(opened._replace(attached=attached), place, options, known.preprocessing)
+
+
+def without_labels(opened: Opened) -> Opened:
+    """The same examples without what only training uses."""
+
+    def bare(source: Source) -> Source:
+        return source._replace(
+            blocks=lambda: (Block(block.x, np.zeros(len(block.y)), tokens=block.tokens) for block in source.blocks())
+        )
+
+    return opened._replace(sources=[bare(source) for source in opened.sources])
+
+
+def check_labels_wanted(options: Options, why: str) -> None:
+    if options.unlabelled:
+        raise InputError(f"{why}; leave unlabelled out")
 
 
 def take_table_options(options: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import zarr
 from numpy.typing import NDArray
 
-from distdual.data.dataset import open_dataset
+from distdual.data.dataset import check_labelled, open_dataset
 from distdual.data.layout import TABLE_CHUNK
 from distdual.data.prepare.writer import MANY, DatasetWriter
 from distdual.data.prepare.zarr_arrays import resized
@@ -34,7 +34,7 @@ class Appender(DatasetWriter):
         self, location: Location, kind: str, *, n_features: int | None = None, claim: Claim | None = None
     ) -> None:
         before = version_of(location, "zarr.json")
-        self.there = open_dataset(location)
+        self.there = check_labelled(open_dataset(location))
         layout = self.there.layout
         for name, given, found in (("problem", kind, layout.kind), ("n_features", n_features, layout.n_features)):
             if given not in (None, found):

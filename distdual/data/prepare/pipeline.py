@@ -270,6 +270,7 @@ def new_writer(claim: Claim, width: Width, options: Options, attached: Attached)
         compress=options.compress,
         overwrite=options.overwrite,
         attached=attached,
+        unlabelled=options.unlabelled,
         claim=claim,
     )
 

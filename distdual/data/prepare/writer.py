@@ -80,6 +80,7 @@ class DatasetWriter:
         compress: bool | None = None,
         overwrite: bool = False,
         attached: Attached | None = None,
+        unlabelled: bool = False,
         claim: Claim | None = None,
     ) -> None:
         if shard_bytes < 1:
@@ -95,6 +96,8 @@ class DatasetWriter:
         self.shard_bytes = shard_bytes
         self.n_features = n_features
         self.compress = compress
+        self.unlabelled = unlabelled
+        self.has_classes = self.spec.labels == "classes" and not unlabelled
         self.layout: Layout | None = None
         self.form: Form | None = None  # what the first block looked like
         self.attached = attached or Attached()
@@ -251,11 +254,12 @@ class DatasetWriter:
             n_features=self.n_features or 0,
             sparse=sparse,
             index_dtype=index_dtype(block.x, self.n_features),
-            labels=("",) if self.spec.labels == "classes" else (),
+            labels=("",) if self.has_classes else (),
             columns=form.columns,
             chunk=chunk_lengths(block.x, self.shard_bytes, block.tokens, block.runs, last=last),
             compress=sparse if self.compress is None else self.compress,
             ragged=block.tokens is not None,
+            unlabelled=self.unlabelled,
             structured=block.structured,
             recipe=dict(self.attached.recipe),
             scale=self.attached.scale,
@@ -345,7 +349,7 @@ class DatasetWriter:
 
     def _encode(self, y: NDArray[Any], where: str) -> NDArray[Any]:
         """Label codes in order of first appearance, or the regression targets themselves."""
-        if self.spec.labels == "targets":
+        if not self.has_classes:
             return y.astype(np.float64)
         values, at, inverse = np.unique(y, return_index=True, return_inverse=True)
         for k in np.argsort(at):
@@ -360,7 +364,7 @@ class DatasetWriter:
             raise InputError(f"{where}: a {self.kind} problem has {self.spec.n_classes} labels, found more: {names}")
 
     def _check_labels(self) -> None:
-        if self.spec.labels == "classes" and len(self.codes) < 2:
+        if self.has_classes and len(self.codes) < 2:
             only = next(iter(self.codes))
             raise InputError(f"{self.location}: all examples have the label {only}; two classes are needed")
 
