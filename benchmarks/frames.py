@@ -9,6 +9,7 @@ of all raw rows.
 """
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -28,6 +29,7 @@ from distdual.data.storage.location import Location
 from tests.s3_server import S3Server
 
 ROWS_AT_ONCE = 50_000
+BLOCKS = 20  # of rows that differ
 TEXTS = {"city": 40, "job": 25, "plan": 5}  # levels of each
 PEAK = """
 import json, sys, time
@@ -120,17 +122,27 @@ def compared(source: str, dest: str, s3: S3Server, repeat: int) -> dict[str, Any
 def write_tables(table: Path, n_bytes: float, seed: int) -> None:
     """Write rows until the CSV file has this size, and the same as Parquet beside it, unless they are there.
 
-    A tenth of the second and third number is missing.
+    A tenth of the second and third number is missing. A million rows differ; then they come again.
     """
     if table.with_suffix(".parquet").exists():
         return
     rng = np.random.default_rng(seed)
-    schema = some_rows(np.random.default_rng(seed)).schema
-    with table.open("wb") as file, pq.ParquetWriter(table.with_suffix(".parquet"), schema) as writer:
-        while file.tell() < n_bytes:
-            rows = some_rows(rng)
-            csv.write_csv(rows, file, csv.WriteOptions(include_header=file.tell() == 0, quoting_style="none"))
-            writer.write_table(rows)
+    blocks = [some_rows(rng) for _ in range(BLOCKS)]
+    texts = [as_csv(rows) for rows in blocks]
+    with table.open("wb") as file, pq.ParquetWriter(table.with_suffix(".parquet"), blocks[0].schema) as writer:
+        file.write(",".join(blocks[0].column_names).encode() + b"\n")
+        for number in itertools.cycle(range(BLOCKS)):
+            file.write(texts[number])
+            writer.write_table(blocks[number])
+            if file.tell() >= n_bytes:
+                return
+
+
+def as_csv(rows: Any) -> bytes:
+    """Without the line of names."""
+    found = pa.BufferOutputStream()
+    csv.write_csv(rows, found, csv.WriteOptions(include_header=False, quoting_style="none"))
+    return bytes(found.getvalue())
 
 
 def some_rows(rng: np.random.Generator) -> Any:

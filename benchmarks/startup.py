@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.table import Table
 
 LIMIT = 600.0
-KINDS = ("binary", "multiclass", "regression", "chain", "cfg", "latent")
+KINDS = ("binary", "multiclass", "regression", "ordinal", "ranking", "chain", "graph", "cfg", "latent")
 
 
 def startup(folder: Path, scratch: Path, repeat: int) -> list[Table]:  # noqa: ARG001 - as the others
