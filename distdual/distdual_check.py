@@ -159,7 +159,7 @@ class Linear:
     """Binary, regression, multiclass: one block of weights, or one for each class; x_ij = signs ⊗ (features, bias)."""
 
     def __init__(self, about, data):
-        if set(about) - OPTIONS:
+        if {name for name, value in about.items() if value != LEFT_OUT.get(name, ...)} - OPTIONS:
             raise NotImplementedError(f"one of the options {sorted(about)}")
         self.about, self.kind, self.classes = about, about["kind"], list(about["classes"])
         self.n_features, self.free = about["n_features"], about.get("bias") == "free"
@@ -277,6 +277,7 @@ class Chain(Linear):
 PROBLEMS = {"binary": Linear, "multiclass": Linear, "regression": Linear, "chain": Chain}
 OPTIONS = {"kind", "classes", "n_features", "bias", "class_cost", "epsilon", "loss", "rescaling"}
 OPTIONS |= {"bias_unit", "transitions", "boundaries", "tag_cost"}
+LEFT_OUT = {"order": 1, "edge_features": 0, "forbidden": []}  # options that are not implemented, where they do nothing
 
 
 def load(folder, *names):

@@ -3,11 +3,13 @@
 Each problem class declares one as `Problem.data_spec`; `prepare` reads, checks and writes examples accordingly.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from distdual.data.shard import Block
 from distdual.data.sources.base import Opened
+from distdual.data.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,9 @@ class OwnFormat:
 
     open: Callable[..., Opened]
     """Takes the files, an instance of `options`, and the general `Options` of `prepare`."""
+
+    plain: Callable[[Location, Mapping[str, str]], Iterator[Block]]
+    """Takes a file of plain text to predict and the texts of a model's preprocessing."""
 
     example: str
     """A few examples as such a file has them; `warm-up` trains on them."""

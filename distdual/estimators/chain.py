@@ -27,15 +27,22 @@ class ChainSVM(StructuredEstimator):
     data set. `sample_weight` has one entry per sequence. Parameters in addition to those of DualEstimator:
 
     - `transitions`: learn a weight for each pair of neighbouring tags
+    - `order`: 2 learns a weight for each three tags in a row as well
+    - `edge_features`: learn a weight for each pair of neighbouring tags with each of the first so many features
+    - `forbidden`: pairs of neighbouring tags that no tagging has, such as "O I-NP"; "iob2" for all of that scheme
     - `boundaries`: learn a weight for each tag at the start, and at the end, of a sequence
     - `tag_cost`: loss of a token with a wrong tag, by its true tag; 1 for tags not listed
     - `rescaling`: "margin" or "slack"
 
     Attributes after `fit`: `classes_` (the tags), `coef_` (n_tags, n_features), `transitions_` (n_tags, n_tags; from,
-    to), `start_` and `end_` (n_tags,), and those of DualEstimator.
+    to), `edge_coef_` (edge_features, n_tags, n_tags), `triples_` (n_tags, n_tags, n_tags; as they follow
+    each other), `start_` and `end_` (n_tags,), and those of DualEstimator.
     """
 
     transitions: bool = True
+    order: int = 1
+    edge_features: int = 0
+    forbidden: Sequence[str] = ()
     boundaries: bool = True
     tag_cost: Mapping[Any, float] | None = None
     rescaling: str = "margin"
@@ -60,6 +67,22 @@ class ChainSVM(StructuredEstimator):
             return tags
         ends = np.cumsum(np.concatenate([part.lengths for part in parts if part.lengths is not None]))
         return np.split(tags, ends[:-1])
+
+    def predict_top(self, X: Any, k: int, lengths: Any = None) -> list[list[tuple[float, Any]]]:
+        """The k best taggings of each sequence as pairs (score, tags), the best first; fewer if there are."""
+        check_is_fitted(self)
+        if not (isinstance(k, int) and k >= 1):
+            raise InputError(f"k must be a whole number from 1, got {k!r}")
+        data = self._open(X, Given(lengths=lengths)) if is_path(X) else self._untagged(X, lengths)
+        found = []
+        for part in self._predict_shards(data, scored=False, top=k):
+            assert part.best is not None
+            assert part.lengths is not None
+            ends = np.cumsum(part.lengths)[:-1]
+            for codes, scores in zip(*(np.split(each, ends) for each in part.best), strict=True):
+                there = np.flatnonzero(scores[0] > -np.inf)
+                found.append([(float(scores[0, j]), self.classes_[codes[:, j]]) for j in there])
+        return found
 
     def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
         """The accuracy over tokens."""
@@ -89,6 +112,9 @@ class ChainSVM(StructuredEstimator):
             n_features=data.n_features,
             classes=data.classes,
             transitions=bool(self.transitions),
+            order=self.order,
+            edge_features=self.edge_features,
+            forbidden=list(self.forbidden),
             boundaries=bool(self.boundaries),
             tag_cost=cost,
             rescaling=self.rescaling,
@@ -101,11 +127,12 @@ class ChainSVM(StructuredEstimator):
         return tags
 
     def _set_weights(self, w: Floats, problem: Any) -> None:
-        emission, pairs, start, end = problem.split(w)
-        n_tags = len(self.classes_)
-        self.coef_ = emission.T.copy()
-        self.transitions_ = pairs.copy() if len(pairs) else np.zeros((n_tags, n_tags))
-        self.start_, self.end_ = start.copy(), end.copy()
+        parts, n_tags = problem.split(w), len(self.classes_)
+        self.coef_ = parts.emission.T.copy()
+        self.transitions_ = parts.pairs.copy() if len(parts.pairs) else np.zeros((n_tags, n_tags))
+        self.edge_coef_ = parts.observed.reshape(-1, n_tags, n_tags).copy()
+        self.triples_ = np.swapaxes(parts.triples, 0, 1).copy()
+        self.start_, self.end_ = parts.start.copy(), parts.end.copy()
 
 
 def sequences(X: Any, y: Any, lengths: Any) -> Ragged:

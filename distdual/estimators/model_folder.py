@@ -59,7 +59,7 @@ def parameters_of(model: Model) -> dict[str, Any]:
     problem: Any = model.problem.problem if isinstance(model.problem, Expanded) else unmapped(model.problem)
     found = {"C": model.C, "gap": model.certificate["target"], **kernel_parameters(model.problem)}
     if isinstance(problem, Chain):
-        names = ("transitions", "boundaries", "rescaling")
+        names = ("transitions", "order", "edge_features", "forbidden", "boundaries", "rescaling")
         return {**found, **{name: getattr(problem, name) for name in names}, "tag_cost": dict(problem.tag_cost) or None}
     if isinstance(problem, Ranking):
         return {**found, "gain": problem.gain, "normalise": problem.normalise}

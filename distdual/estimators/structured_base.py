@@ -10,19 +10,20 @@ from distdual.data.dataset import Dataset, check_labelled
 from distdual.errors import InputError
 from distdual.estimators.base import DualEstimator
 from distdual.estimators.inputs import Data, Given
-from distdual.model.predict import Part, add_up, judge_of, predict_shard
+from distdual.model.predict import Asked, Part, add_up, judge_of, predict_shard
 
 
 class StructuredEstimator(DualEstimator):
     """Base class of estimators that predict with their problem, as `distdual predict` does."""
 
-    def _predict_shards(self, data: Data, *, scored: bool = True) -> list[Part]:
+    def _predict_shards(self, data: Data, *, scored: bool = True, top: int = 0) -> list[Part]:
         """Predicted codes of every shard, with sums for the score if that is wanted and the labels are known."""
         names = tuple(self._problem.describe()["classes"])
         judge = judge_of(self._problem, names, data.classes) if scored else None
         with open_executor(ClusterConfig(), data, self._problem, self.client) as executor:
             executor.publish(0, self._w)
-            return list(executor.map_shards(predict_shard, range(data.n_shards), [(judge, False)] * data.n_shards))
+            told = [(judge, Asked(top=top))] * data.n_shards
+            return list(executor.map_shards(predict_shard, range(data.n_shards), told))
 
     def _open(self, path: Any, given: Given) -> Data:
         check_is_fitted(self)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distdual.kernels.jit import bare_kernel, fetch, gather_kernel, inlined_kernel, specialise
-from distdual.kernels.simd import FOUR, add_four, add_gathered, no_four, sum_of_four, write_four
+from distdual.kernels.simd import FOUR, add_four, add_gathered, no_four, put_four, sum_of_four, write_four
 
 LINE = 16  # values of a row that come together from memory, in single precision
 TWELVE = 3 * FOUR  # sums at once: as many as it takes to have the next one ready when all have begun
@@ -376,6 +376,23 @@ def csr_add_twelves(indices: Any, values: Singles, begin: int, end: int, table: 
         write_four(left, out, first)
         write_four(middle, out, first + FOUR)
         write_four(right, out, first + 2 * FOUR)
+
+
+@gather_kernel
+def csr_sum_twelves(indices: Any, values: Singles, begin: int, end: int, table: Floats, out: Floats) -> None:
+    """out = Σ_j values_j table[indices_j] for a dozen of columns or more, by the dozen; the last may overlap others."""
+    at, x, width = indices[begin:end], values[begin:end], table.shape[1]
+    for k in range(0, width, TWELVE):
+        first = min(k, width - TWELVE)
+        left, middle, right = no_four(), no_four(), no_four()
+        for j in range(len(x)):
+            factor, place = np.float64(x[j]), np.int64(at[j]) * width + first
+            left = add_four(left, factor, table, place)
+            middle = add_four(middle, factor, table, place + FOUR)
+            right = add_four(right, factor, table, place + 2 * FOUR)
+        put_four(left, out, first)
+        put_four(middle, out, first + FOUR)
+        put_four(right, out, first + 2 * FOUR)
 
 
 @specialise(dot)

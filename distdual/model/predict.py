@@ -23,7 +23,7 @@ from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Ints
 from distdual.model.io import Model, check_own_texts, load_model
 from distdual.model.raw_rows import RawShard, is_raw, known_columns, label_codes, raw_shards, table_shards
-from distdual.problems.base import Problem
+from distdual.problems.base import Best, Problem
 from distdual.problems.latent.base import stated
 from distdual.problems.registry import KindOrClass
 from distdual.scan.scan import DatasetRef
@@ -47,6 +47,14 @@ class Part(NamedTuple):
     score: dict[str, float] | None  # sums, where the labels are known to the model
     lengths: Ints | None = None
     decision: Floats | None = None
+    best: Best | None = None
+
+
+class Asked(NamedTuple):
+    """What is wanted besides predictions."""
+
+    scores: bool = False
+    top: int = 0  # the k best
 
 
 class Judge(NamedTuple):
@@ -59,12 +67,12 @@ class Judge(NamedTuple):
 class Predictor:
     """A model that is about to predict: what its numbers mean, and what is wanted besides predictions."""
 
-    def __init__(self, model: Model, *, scores: bool = False, probabilities: bool = False) -> None:
+    def __init__(self, model: Model, *, scores: bool = False, probabilities: bool = False, top: int = 0) -> None:
         self.model = model
         self.problem = stated(model.problem)
         self.names = tuple(self.problem.describe()["classes"])
         self.classes = label_array(self.names)
-        self.scores = scores or probabilities
+        self.wanted = Asked(scores or probabilities, top)
         self.probabilities = probabilities
         if probabilities and model.calibration is None:
             raise InputError(
@@ -89,7 +97,7 @@ class Predictor:
         shards = range(dataset.n_shards)
         with open_executor(cluster, dataset, self.problem, client) as executor:
             executor.publish(0, self.model.w)
-            told = [(judge, self.scores)] * len(shards)
+            told = [(judge, self.wanted)] * len(shards)
             yield from executor.map_shards(predict_shard, shards, told)
 
     def of_rows(self, rows: Iterable[RawShard]) -> Iterator[Part]:
@@ -100,7 +108,7 @@ class Predictor:
                 judge = judge_of(self.problem, self.names, names)
             elif labels is not None and labels.dtype.kind in "biuf":
                 judge, y = judge_of(self.problem, (), ()), labels.astype(np.float64)
-            yield predicted_part(self.problem, self.model.w, shard, y, judge, scores=self.scores)
+            yield predicted_part(self.problem, self.model.w, shard, y, judge, self.wanted)
 
     def probabilities_of(self, decision: Floats) -> Floats:
         """(n, K) from decision values."""
@@ -137,15 +145,18 @@ def predict(
     if not parts:
         raise InputError(f"{data}: there are no rows to predict")
     lengths = [part.lengths for part in parts if part.lengths is not None]
-    decision = np.concatenate([part.decision for part in parts]) if predictor.scores else None
+    decision = np.concatenate([part.decision for part in parts]) if predictor.wanted.scores else None
     return Predictions(
         predictor.labels_of(np.concatenate([part.predicted for part in parts])),
         add_up([part.score for part in parts]),
         np.concatenate(lengths) if lengths else None,
         decision if scores else None,
-        predictor.classes if predictor.scores and predictor.names else None,
+        predictor.classes if predictor.wanted.scores and predictor.names else None,
         predictor.probabilities_of(decision) if probabilities and decision is not None else None,
     )
+
+
+MOST_TAGGINGS = 1000  # of a sequence: the time for each grows with its length
 
 
 class Written(NamedTuple):
@@ -171,17 +182,19 @@ def predict_to(
 ) -> Written:
     """The same, written to a file as predictions come, so that memory does not grow with the number of rows.
 
-    `top` adds the K best classes of each row, in order, with their decision values.
+    `top` adds the K best classes of each row, or taggings of each sequence, in order, with their decision values.
     """
     known = model if isinstance(model, Model) else load_model(model, problem)
-    predictor = Predictor(known, scores=scores or top is not None, probabilities=probabilities)
+    predictor = Predictor(known, scores=scores, probabilities=probabilities, top=top or 0)
     if top is not None and known.problem.estimator == "OrdinalSVC":
         raise InputError(
             f"a model of kind {known.problem.kind} has one score for all classes, which --scores writes; "
             "leave --top out"
         )
-    if top is not None and not 1 <= top <= len(predictor.names):
-        raise InputError(f"--top takes from 1 to the {len(predictor.names)} classes of the model, got {top}")
+    chain, n_classes = known.problem.kind == "chain", len(predictor.names)
+    if top is not None and not 1 <= top <= (MOST_TAGGINGS if chain else n_classes):
+        most = f"{MOST_TAGGINGS} taggings" if chain else f"the {n_classes} classes of the model"
+        raise InputError(f"--top takes from 1 to {most}, got {top}")
     judged: list[dict[str, float] | None] = []
 
     def rows() -> Iterator[PredictionColumns]:
@@ -222,7 +235,12 @@ def prediction_columns(
     if predictor.probabilities and decision is not None:
         found = predictor.probabilities_of(decision)
         columns |= {f"probability {name}": found[:, k] for k, name in enumerate(predictor.names)}
-    if top is not None and decision is not None:
+    if part.best is not None:
+        names = np.array([*predictor.names, ""])  # a code of −1 has no tagging
+        for k in range(part.best.labels.shape[1]):
+            columns[f"tagging {k + 1}"] = names[part.best.labels[:, k]]
+            columns[f"score of tagging {k + 1}"] = part.best.scores[:, k]
+    elif top is not None and decision is not None:
         every = decision if decision.ndim == 2 else np.stack([-decision, decision], axis=1)
         best = np.argsort(-every, axis=1, kind="stable")[:, :top]
         for k in range(top):
@@ -269,15 +287,17 @@ def check_width(expected: int, dataset: Dataset) -> None:
         raise InputError(f"{dataset.location}: {found} features, but the model was trained with {expected}")
 
 
-def predict_shard(source: DatasetRef, problem: Problem, w: Floats, shard: int, told: tuple[Judge | None, bool]) -> Part:
+def predict_shard(
+    source: DatasetRef, problem: Problem, w: Floats, shard: int, told: tuple[Judge | None, Asked]
+) -> Part:
     """Predict one shard, and sum its scores if there is a judge, on a worker."""
     with streamed(source, shard) as loaded:
-        judge, scores = told
-        return predicted_part(problem, w, loaded.shard, loaded.shard.y, judge, scores=scores)
+        judge, wanted = told
+        return predicted_part(problem, w, loaded.shard, loaded.shard.y, judge, wanted)
 
 
 def predicted_part(
-    problem: Problem, w: Floats, shard: Shard, labels: NDArray[Any], judge: Judge | None, *, scores: bool
+    problem: Problem, w: Floats, shard: Shard, labels: NDArray[Any], judge: Judge | None, wanted: Asked
 ) -> Part:
     shard = problem.prepared(shard)
     predicted = problem.predict(w, shard)
@@ -287,10 +307,12 @@ def predicted_part(
     if judge is not None:
         y = np.array(judge.codes)[labels] if judge.codes else labels
         score = judge.problem.score_shard(shard, y, predicted)
-    decision = problem.decision(w, shard) if scores else None
-    if scores and decision is None:
+    best = problem.k_best(w, shard, wanted.top) if wanted.top else None
+    needs_decision = wanted.scores or (wanted.top > 0 and best is None)
+    decision = problem.decision(w, shard) if needs_decision else None
+    if needs_decision and decision is None:
         raise InputError(f"a {problem.kind} model has no decision values; leave --scores and --top out")
-    return Part(predicted if spelt is None else spelt, score, lengths, decision)
+    return Part(predicted if spelt is None else spelt, score, lengths, decision, best)
 
 
 def add_up(scores: list[dict[str, float] | None]) -> dict[str, float] | None:

@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from distdual.data.data_spec import OwnFormat
 from distdual.data.prepare.open_sources import TABLE_FORMATS, Files, labelled_or_not
 from distdual.data.preprocess.columns import Columns
 from distdual.data.preprocess.preprocessing import Preprocessing
 from distdual.data.shard import Block, Shard
 from distdual.data.sources.base import Source
+from distdual.data.sources.conll import text_to_predict
 from distdual.data.sources.source_files import expanded, is_pattern, is_zarr
 from distdual.data.sources.table_blocks import known_tables
 from distdual.data.sources.tables import READERS, Table
@@ -61,7 +63,8 @@ def shards_from(model: Model, sources: list[tuple[Source, bool]]) -> Iterator[Ra
             found = preprocessing.scaled(normal_block(block, source.name), source.name)
             check_row_width(found, n_features, source.name)
             y = np.zeros(len(block.y), dtype=np.int32)
-            yield RawShard(Shard(number, first, found.x, y, tokens=found.tokens), block.y if labelled else None)
+            shard = Shard(number, first, found.x, y, tokens=found.tokens, runs=found.runs)
+            yield RawShard(shard, block.y if labelled else None)
             first += block.n_examples
 
 
@@ -78,19 +81,26 @@ def raw_sources(model: Model, given: Files) -> list[tuple[Source, bool]]:
     """The source of each file, and whether it has labels."""
     given = given._replace(files=expanded(list(given.files)))
     spec = model.problem.data_spec
-    if known_preprocessing(model).recipe or spec.own_format:
-        raise InputError(
-            f"{given.files[0]}: a {model.problem.kind} model predicts on data sets; prepare one, --like the model"
-        )
+    known = known_preprocessing(model)
+    if known.recipe:
+        if given.format not in (None, "conll") or given.labels or any(given.arrays):
+            raise InputError(f"{given.files[0]}: the model was trained on text in columns; give such text")
+        return text_to_predict(given.files, known.recipe, known.texts)
+    if spec.own_format:
+        return [(plain_source(file, spec.own_format, known), False) for file in given.files]
     formats = given.formats(spec)
     if set(formats) & set(TABLE_FORMATS):
         readers = zip(given.files, formats, strict=True)
         return table_sources(model, [READERS[found](file) for file, found in readers if check_table(file, found)])
-    if known_preprocessing(model).columns is not None:
+    if known.columns is not None:
         raise InputError(
             f"{given.files[0]}: the model was trained on the named columns of a table; give CSV or Parquet"
         )
     return labelled_or_not(given, formats, model.problem.kind, spec)
+
+
+def plain_source(file: Location, own: OwnFormat, known: Preprocessing) -> Source:
+    return Source(str(file), lambda: own.plain(file, known.texts), 0)
 
 
 def check_table(file: Location, found: str) -> bool:

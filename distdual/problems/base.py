@@ -100,6 +100,13 @@ class Offenders(NamedTuple):
     residual: Floats | None = None  # (n,) what `bias_kinks` starts from, with a free bias
 
 
+class Best(NamedTuple):
+    """The k best structures of each example, entry by entry of `Shard.y`."""
+
+    labels: Int32s  # (n, k), −1 where there are fewer
+    scores: Floats  # (n, k), of the whole structure; −∞ where there is none
+
+
 class BiasKinks(NamedTuple):
     """The loss of some examples along the bias: F(t) − F(0) for a score of all examples higher by t.
 
@@ -225,6 +232,10 @@ class Problem(ABC):
         """(n,) or (n, K) decision values of each example, for problems that have them."""
         return None
 
+    def k_best(self, w: Floats, shard: Shard, k: int) -> Best | None:  # noqa: ARG002
+        """The k best structures, for problems that predict one with more than a label."""
+        return None
+
     def nonnegative_weights(self) -> Ints:
         """The weights that must not be negative for `offenders` to be exact, beside those of prior.nonnegative."""
         return np.empty(0, dtype=np.int64)
@@ -283,13 +294,15 @@ def magnitude_of(constraints: Constraints) -> Magnitude:
     return Magnitude(longest_row(rows) + 4, factor * row_norm_bound(rows), margin, margin)
 
 
-def path_magnitude(shard: Shard, n_parts: int, margin: float, scale: float = 1.0) -> Magnitude:
+def path_magnitude(shard: Shard, n_parts: int, margin: float, scale: float = 1.0, copies: int = 1) -> Magnitude:
     """For structures such as paths and trees, whose score adds up those of tokens and `n_parts` more a token.
+
+    A token's features count `copies` times.
 
     Each of two structures counts twice: inference compares rounded scores, and then adds up those of the one it found.
     """
     assert shard.tokens is not None
     longest = float(np.diff(shard.tokens).max(initial=0))
-    row = 4.0 * scale * longest * (shard.norm_bound() + n_parts)
-    terms = longest_row(shard.x) + (n_parts + 2) * longest + 4
+    row = 4.0 * scale * longest * (copies * shard.norm_bound() + n_parts)
+    terms = copies * longest_row(shard.x) + (n_parts + 2) * longest + 4
     return Magnitude(terms, row, longest * margin, scale * longest * margin)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from distdual.data.data_spec import DataSpec
 from distdual.data.shard import Shard
 from distdual.kernels.rows import Floats, Ints
-from distdual.problems.base import BiasKinks, Constraints, Keys, Magnitude, Offenders, Problem
+from distdual.problems.base import Best, BiasKinks, Constraints, Keys, Magnitude, Offenders, Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +92,9 @@ class Wrapping(Problem):
 
     def decision(self, w: Floats, shard: Shard) -> Floats | None:
         return self.problem.decision(w, shard)
+
+    def k_best(self, w: Floats, shard: Shard, k: int) -> Best | None:
+        return self.problem.k_best(w, shard, k)
 
     def spell(self, shard: Shard, predicted: NDArray[Any]) -> NDArray[Any] | None:
         return self.problem.spell(shard, predicted)

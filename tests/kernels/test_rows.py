@@ -18,6 +18,7 @@ from distdual.kernels.rows import (
     csr_add_twelves,
     csr_dot,
     csr_dot_between,
+    csr_sum_twelves,
     dot,
     inner,
     norm2,
@@ -159,6 +160,17 @@ def test_blocks_of_a_table_add_up_to_the_product(run, x, width, index):
         expected = 1.0 + x[k].astype(np.float64) @ table[:, :width]
         np.testing.assert_allclose(beyond[:width], expected, rtol=1e-12, atol=1e-12)
         np.testing.assert_array_equal(beyond[width:], 1.0)
+
+
+@pytest.mark.parametrize("run", [csr_sum_twelves, csr_sum_twelves.py_func], ids=["compiled", "in plain Python"])
+@compiling
+@given(x=arrays(np.float32, (3, 11), elements=st.sampled_from([0.0, 1.0, -2.5])), width=st.integers(12, 40))
+def test_overlapping_blocks_of_a_table_are_the_product(run, x, width):
+    rows, table = rows_of(x, sparse=True), np.random.default_rng(width).normal(size=(x.shape[1], width))
+    for k in range(len(x)):
+        out = np.ones(width)
+        run(rows.indices, rows.values, rows.indptr[k], rows.indptr[k + 1], table, out)
+        np.testing.assert_allclose(out, x[k].astype(np.float64) @ table, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("run", ADDING[:2], ids=["blocks", "twelves"])

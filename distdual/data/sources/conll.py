@@ -77,6 +77,19 @@ def new_numbering(files: Sequence[Location], made: Templates) -> Numbering:
     return count_features(found, made.min_count)
 
 
+def text_to_predict(
+    files: Sequence[Location], recipe: Mapping[str, Any], texts: Mapping[str, str]
+) -> list[tuple[Source, bool]]:
+    """The source of each file, by the templates and the vocabulary of a model, and whether it has tags."""
+    made = templates_from(recipe)
+    numbering = Hashing(made.hash_bits) if made.hash_bits is not None else Vocabulary.from_text(texts[VOCABULARY])
+
+    def source(file: Location, tagged: bool) -> Source:
+        return Source(str(file), lambda: blocks_from_conll(file, made, numbering, tagged=tagged), numbering.n_features)
+
+    return [(source(file, tagged), tagged) for file in files for tagged in (has_tags(file, made),)]
+
+
 def made_with(dataset: Dataset) -> Templates:
     """The templates that a data set was made with."""
     if not dataset.layout.recipe:
@@ -91,18 +104,31 @@ def stored_numbering(dataset: Dataset, made: Templates) -> Numbering:
 
 
 def blocks_from_conll(
-    source: Location, made: Templates, numbering: Numbering, block_bytes: int = TEXT_BYTES
+    source: Location, made: Templates, numbering: Numbering, block_bytes: int = TEXT_BYTES, *, tagged: bool = True
 ) -> Iterator[Block]:
-    """The sentences of a text file, plain or compressed, local or remote."""
-    for some in sentences_of(source, made, block_bytes):
+    """The sentences of a text file, plain or compressed, local or remote; y is 0 for text that is not `tagged`."""
+    for some in sentences_of(source, made, block_bytes, tagged=tagged):
         x = indicator_rows(found_features(some, made.expanded), numbering)
-        tags = np.array([tag.decode() for tag in some.columns[TAG_COLUMN]])
-        yield Block(x, tags, tokens=some.tokens)
+        tags = [tag.decode() for tag in some.columns[TAG_COLUMN]] if tagged else np.zeros(x.n_rows, dtype=np.int32)
+        yield Block(x, np.array(tags), tokens=some.tokens)
 
 
-def sentences_of(source: Location, made: Templates, block_bytes: int = TEXT_BYTES) -> Iterator[Sentences]:
+def has_tags(source: Location, made: Templates) -> bool:
+    """Whether a file has a column for tags, beside those that templates name; its first token tells."""
+    for _, text in whole_lines(source, TEXT_BYTES):
+        for line in text.split(b"\n"):
+            fields = split_columns(line)
+            if fields and not (made.conllu and fields[0].startswith(b"#")):
+                wide = len(fields) > max(made.columns.values())
+                return wide if made.tag is None else len(fields) >= made.tag
+    return False
+
+
+def sentences_of(
+    source: Location, made: Templates, block_bytes: int = TEXT_BYTES, *, tagged: bool = True
+) -> Iterator[Sentences]:
     """Whole sentences, about `block_bytes` of text at a time."""
-    reader = Reader(str(source), made)
+    reader = Reader(str(source), made, tagged=tagged)
     for first_line, text in whole_lines(source, block_bytes):
         reader.read(text, first_line)
         if len(reader.bounds) > 1:
@@ -115,9 +141,10 @@ def sentences_of(source: Location, made: Templates, block_bytes: int = TEXT_BYTE
 class Reader:
     """The tokens that were read and not yet taken."""
 
-    def __init__(self, name: str, made: Templates) -> None:
+    def __init__(self, name: str, made: Templates, *, tagged: bool = True) -> None:
         self.name = name
         self.made = made
+        self.tagged = tagged
         self.first: list[bytes] = []  # the first line
         self.rows: list[list[bytes]] = []
         self.bounds = [0]  # where sentences begin in `rows`, and the end of the last whole one
@@ -152,10 +179,9 @@ class Reader:
         end = self.bounds[-1]
         whole, tokens = self.rows[:end], np.array(self.bounds, dtype=np.int64)
         self.rows, self.bounds = self.rows[end:], [0]
-        places = {
-            **{name: number - 1 for name, number in self.made.columns.items()},
-            TAG_COLUMN: (self.made.tag or 0) - 1,
-        }
+        places = {name: number - 1 for name, number in self.made.columns.items()}
+        if self.tagged:
+            places[TAG_COLUMN] = (self.made.tag or 0) - 1
         return Sentences({name: [row[at] for row in whole] for name, at in places.items()}, tokens)
 
     def _check_encoding(self, text: bytes, first_line: int) -> None:
@@ -183,13 +209,13 @@ class Reader:
                 f"{self.name}, line {number}: {len(fields)} columns, "
                 f"but the lines before it have {len(self.first)}{hint}"
             )
-        wanted = {**self.made.columns, "tag": self.made.tag or 2}
+        wanted = {**self.made.columns, **({"tag": self.made.tag or 2} if self.tagged else {})}
         for name, column in wanted.items():
             if column > len(fields):
                 raise InputError(
                     f"{self.name}, line {number}: {len(fields)} columns, but {name} is said to be column {column}"
                 )
-        if self.made.tag is None:
+        if self.tagged and self.made.tag is None:
             self._check_last(len(fields))
         self.first = fields
 

@@ -1,6 +1,8 @@
 """The row and the loss of a right and a wrong path through a linear chain.
 
-    row = φ(x, right) − φ(x, found),  φ(x, z) = Σ_t features_t ⊗ e_{z_t}  +  Σ_t e_{z_{t−1} z_t}  +  e_{z_1}  +  e_{z_T}
+    row     = φ(x, right) − φ(x, found)
+    φ(x, z) = Σ_t features_t ⊗ e_{z_t}  +  Σ_t (1, first features_t) ⊗ e_{z_{t−1} z_t}
+              +  Σ_t e_{z_{t−2} z_{t−1} z_t}  +  e_{z_1}  +  e_{z_T}
 
 States and tags are as in `viterbi`. Rows are sums of features in double precision, kept in single
 where that changes nothing.
@@ -33,19 +35,28 @@ class Shape(NamedTuple):
     n_features: int
     transitions: bool
     boundaries: bool
+    n_observed: int = 0  # features, from the first on, with weights for pairs
+    triples: bool = False
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many weights of emissions, pairs, observed pairs, triples, starts and ends there are."""
+        k = self.n_states
+        ends = k * self.boundaries
+        return (k * self.n_features, k * k * self.transitions, k * k * self.n_observed, k**3 * self.triples, ends, ends)
 
     @property
     def n_weights(self) -> int:
-        return self.n_states * (self.n_features + self.n_states * self.transitions + 2 * self.boundaries)
+        return sum(self.sizes)
 
 
 def path_rows(x: Features, paths: Paths, scale: Floats, shape: Shape) -> CsrRows:
     """scale · (φ(x, right) − φ(x, found)) of each, first into room for the longest they can be."""
     indptr = np.zeros(len(scale) + 1, dtype=np.int64)
-    most = sum_of_most(x, paths)
+    most = sum_of_most(x, paths, shape.n_observed > 0)
     indices = np.empty(most, dtype=np.int32 if shape.n_weights < 2**31 else np.int64)
     values = np.empty(most)
-    fill_rows(x, paths, scale, *shape, indptr, indices, values)
+    fill_rows(x, paths, scale, shape, indptr, indices, values)
     return CsrRows(indptr, indices[: indptr[-1]].copy(), narrowed(values[: indptr[-1]]))
 
 
@@ -67,20 +78,24 @@ def find_losses(paths: Paths, tag_costs: Floats, m: int, loss: Floats) -> None:
 
 
 @kernel
-def most_values(x: Features, paths: Paths, c: int) -> int:
-    """How long a row can be: two of each feature of a token that differs, and four a token for the rest."""
-    most = 2 * paths.size[c] + 4
+def most_values(x: Features, paths: Paths, observed: bool, c: int) -> int:
+    """How long a row can be: two of each feature of a token or pair that differs, and four a token for the rest."""
+    most, before = 4 * paths.size[c] + 4, False
     for t in range(paths.size[c]):
-        if paths.found[paths.found_at[c] + t] != paths.right[paths.right_at[c] + t]:
+        differs = paths.found[paths.found_at[c] + t] != paths.right[paths.right_at[c] + t]
+        if differs:
             most += 2 * n_values(x, paths.first[c] + t)
+        if observed and (differs or before):
+            most += 2 * n_values(x, paths.first[c] + t)
+        before = differs
     return int(most)
 
 
 @kernel
-def sum_of_most(x: Features, paths: Paths) -> int:
+def sum_of_most(x: Features, paths: Paths, observed: bool) -> int:
     most = 0
     for c in range(len(paths.first)):
-        most += most_values(x, paths, c)
+        most += most_values(x, paths, observed, c)
     return most
 
 
@@ -100,38 +115,48 @@ def _n_values(x: Any, row: Any) -> Any:  # noqa: ARG001
     return dense if is_dense(x) else csr
 
 
+def feature_at(x: Features, row: int, p: int) -> tuple[int, float]:
+    """The column and the value of the feature that a row stores at place p."""
+    if isinstance(x, DenseRows):
+        return p, float(x.values[row, p])
+    return int(x.indices[x.indptr[row] + p]), float(x.values[x.indptr[row] + p])
+
+
+@specialise(feature_at)
+def _feature_at(x: Any, row: Any, p: Any) -> Any:  # noqa: ARG001
+    def dense(x: Any, row: Any, p: Any) -> Any:
+        return np.int64(p), np.float64(x.values[row, p])
+
+    def csr(x: Any, row: Any, p: Any) -> Any:
+        return np.int64(x.indices[x.indptr[row] + p]), np.float64(x.values[x.indptr[row] + p])
+
+    return dense if is_dense(x) else csr
+
+
 @kernel
-def fill_rows(
-    x: Features,
-    paths: Paths,
-    scale: Floats,
-    n_states: int,
-    n_features: int,
-    transitions: bool,
-    boundaries: bool,
-    indptr: Ints,
-    indices: Any,
-    values: Any,
-) -> None:
+def fill_rows(x: Features, paths: Paths, scale: Floats, shape: Shape, indptr: Ints, indices: Any, values: Any) -> None:
     """Rows with ascending columns, each named once, and no zeros; fills indptr, indices and values."""
     room = 0
     for c in range(len(scale)):
-        room = max(room, most_values(x, paths, c))
+        room = max(room, most_values(x, paths, shape.n_observed > 0, c))
     columns, parts = np.empty(room, np.int64), np.empty(room)
     for c in range(len(scale)):
         first, n = paths.first[c], paths.size[c]
         right = paths.right[paths.right_at[c] : paths.right_at[c] + n]
         found = paths.found[paths.found_at[c] : paths.found_at[c] + n]
-        size = add_emissions(x, first, right, found, n_states, columns, parts)
+        size = add_emissions(x, first, right, found, shape.n_states, columns, parts)
         at = write_merged(columns[:size], parts[:size], scale[c], indptr[c], indices, values)
-        size = add_pairs(right, found, n_states, n_states * n_features, transitions, boundaries, columns, parts)
+        size = add_pairs(x, first, right, found, shape, columns, parts)
         indptr[c + 1] = write_merged(columns[:size], parts[:size], scale[c], at, indices, values)
 
 
 def add_emissions(
     x: Features, first: int, right: Int32s, found: Int32s, n_states: int, columns: Ints, parts: Floats
 ) -> int:
-    """+features at the right state and −features at the one found, for tokens where they differ; returns how many."""
+    """+features at the right state and −features at the one found, for tokens where they differ; returns how many.
+
+    Those of a token come with rising columns, which spares work in sorting.
+    """
     size = 0
     for t in np.flatnonzero(right != found):
         row = first + t
@@ -164,10 +189,12 @@ def _add_emissions(x: Any, first: Any, right: Any, found: Any, n_states: Any, co
         size = 0
         for t in range(len(right)):
             if right[t] != found[t]:
+                sign = 1.0 if right[t] < found[t] else -1.0
+                low, high = min(right[t], found[t]), max(right[t], found[t])
                 for p in range(x.indptr[first + t], x.indptr[first + t + 1]):
-                    column = np.int64(x.indices[p]) * n_states
-                    columns[size], parts[size] = column + right[t], x.values[p]
-                    columns[size + 1], parts[size + 1] = column + found[t], -x.values[p]
+                    column, value = np.int64(x.indices[p]) * n_states, sign * x.values[p]
+                    columns[size], parts[size] = column + low, value
+                    columns[size + 1], parts[size + 1] = column + high, -value
                     size += 2
         return size
 
@@ -175,33 +202,41 @@ def _add_emissions(x: Any, first: Any, right: Any, found: Any, n_states: Any, co
 
 
 @kernel
-def add_pairs(
-    right: Int32s,
-    found: Int32s,
-    n_states: int,
-    base: int,
-    transitions: bool,
-    boundaries: bool,
-    columns: Ints,
-    parts: Floats,
-) -> int:
-    """±1 at the transitions, the start and the end of both paths where they differ; returns how many."""
-    n, size = len(right), 0
-    if transitions:
-        for t in range(1, n):
-            if right[t] != found[t] or right[t - 1] != found[t - 1]:
-                columns[size], parts[size] = base + right[t - 1] * n_states + right[t], 1.0
-                columns[size + 1], parts[size + 1] = base + found[t - 1] * n_states + found[t], -1.0
-                size += 2
-        base += n_states * n_states
-    if boundaries:
+def add_pairs(x: Features, first: int, right: Int32s, found: Int32s, shape: Shape, columns: Ints, parts: Floats) -> int:
+    """±1 at pairs, triples, the start and the end of both paths where they differ, ±features at pairs; how many."""
+    n, k, size, base = len(right), shape.n_states, 0, shape.n_states * shape.n_features
+    for t in range(1, n):
+        if right[t] != found[t] or right[t - 1] != found[t - 1]:
+            own, other = right[t - 1] * k + right[t], found[t - 1] * k + found[t]
+            if shape.transitions:
+                size = add_two(base + own, base + other, 1.0, size, columns, parts)
+            for p in range(n_values(x, first + t) if shape.n_observed else 0):
+                column, value = feature_at(x, first + t, p)
+                if column < shape.n_observed and value != 0.0:
+                    place = base + k * k * (1 + column)
+                    size = add_two(place + own, place + other, value, size, columns, parts)
+    base += k * k * (int(shape.transitions) + shape.n_observed)
+    if shape.triples:
+        for t in range(2, n):
+            if right[t] != found[t] or right[t - 1] != found[t - 1] or right[t - 2] != found[t - 2]:
+                own = (right[t - 1] * k + right[t - 2]) * k + right[t]
+                other = (found[t - 1] * k + found[t - 2]) * k + found[t]
+                size = add_two(base + own, base + other, 1.0, size, columns, parts)
+        base += k * k * k
+    if shape.boundaries:
         for t in (0, n - 1):
             if right[t] != found[t]:
-                columns[size], parts[size] = base + right[t], 1.0
-                columns[size + 1], parts[size + 1] = base + found[t], -1.0
-                size += 2
-            base += n_states
+                size = add_two(base + right[t], base + found[t], 1.0, size, columns, parts)
+            base += k
     return size
+
+
+@bare_kernel
+def add_two(right: int, found: int, value: float, size: int, columns: Ints, parts: Floats) -> int:
+    """+value at one column and −value at another, at place `size`; returns the next place."""
+    columns[size], parts[size] = right, value
+    columns[size + 1], parts[size + 1] = found, -value
+    return size + 2
 
 
 @kernel

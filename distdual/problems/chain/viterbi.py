@@ -1,18 +1,57 @@
-"""Viterbi: the best path through the states of a linear chain, with or without the loss of wrong tags.
+"""Viterbi: the best path through the states of a chain, with or without the loss of wrong tags.
 
 Each tag is m states, numbered tag after tag: those of tag k are k m … k m + m − 1; a plain chain has m = 1. A path has
 a state for each token, and its loss is that of the tokens whose tag is wrong, whichever state of it was right:
 
-    score(z)  = Σ_t ⟨emission_{z_t}, features_t⟩  +  Σ_t pairs(z_{t−1}, z_t)  +  start(z_1)  +  end(z_T)
+    score(z)  = Σ_t ⟨emission_{z_t}, features_t⟩  +  Σ_t pairs_t(z_{t−1}, z_t)  +  Σ_t triples(z_{t−2}, z_{t−1}, z_t)
+                +  start(z_1)  +  end(z_T)
+    pairs_t   = pairs  +  Σ_j features_tj observed_j      over the first features, as many as `observed` has
     loss(y,z) = Σ_t tag_cost[tag of y_t] · [tag of z_t ≠ tag of y_t]
+
+A pair, start or end of −∞ is on no path.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from distdual.kernels.jit import inlined_kernel, kernel, specialise
-from distdual.kernels.rows import DenseRows, Features, Floats, Int32s, Ints, csr_add_blocks, is_dense
+from distdual.kernels.rows import (
+    TWELVE,
+    DenseRows,
+    Features,
+    Floats,
+    Int32s,
+    Ints,
+    csr_add_blocks,
+    csr_sum_twelves,
+    is_dense,
+)
+
+
+class ChainWeights(NamedTuple):
+    """Weights of K states; those that a chain does not have are of length 0, apart from `start` and `end`."""
+
+    emission: Floats  # (n_features, K)
+    pairs: Floats  # (K, K) from × to
+    observed: Floats  # (n, K · K) what each of the first features adds to a pair, from × to
+    triples: Floats  # (K, K, K) middle × first × last
+    start: Floats  # (K,)
+    end: Floats  # (K,)
+
+
+class PathRoom(NamedTuple):
+    """Scratch for a sequence: its scores, and what the best path needs beside."""
+
+    scores: Floats  # (n, K)
+    pairs: Floats  # (n, K, K) with observed pairs, else (1, K, K): those of all tokens
+    low: Floats  # the least of each row of `pairs`, and the largest
+    high: Floats
+    low_three: Floats  # (K, K) the same of triples
+    high_three: Floats
+    back: Int32s  # (n, K), or (n, K · K) with triples
+    best: Floats  # (2, K), or (2, K · K) with triples: to state b from a at b K + a
+    reach: Floats  # (2, K)
 
 
 @kernel
@@ -20,20 +59,18 @@ def find_margin_rescaled(
     x: Features,
     y: Int32s,
     tokens: Ints,
-    emission: Floats,
-    pairs: Floats,
-    start: Floats,
-    end: Floats,
+    w: ChainWeights,
     tag_costs: Floats,
     m: int,
     slack: Floats,
     worst: Int32s,
 ) -> None:
     """z = argmax loss(y, z) + score(z) of every sequence; fills `slack` and `worst`. NaN features give NaN slack."""
-    scores, back, forward = room_for(longest_of(tokens), emission.shape[1])
+    room = room_for(tokens, w)
+    scores = room.scores
     for i in range(len(tokens) - 1):
         first, n = tokens[i], tokens[i + 1] - tokens[i]
-        fill_scores(x, first, n, emission, scores)
+        look_at(x, first, n, w, room)
         right, found = y[first : first + n], worst[first : first + n]
         for t in range(n):
             tag = right[t] // m
@@ -41,61 +78,60 @@ def find_margin_rescaled(
                 scores[t, k] += tag_costs[tag]
             for k in range(tag * m, tag * m + m):
                 scores[t, k] -= tag_costs[tag]
-        best_path(scores, n, pairs, start, end, back, forward, found)
-        ahead = ahead_of(scores, pairs, start, end, right, found) if all_finite(scores, n) else np.nan
+        best_path(n, w, room, found)
+        ahead = ahead_of(w, room, right, found) if all_finite(scores, n) else np.nan
         slack[i] = 0.0 if ahead <= 0.0 else ahead
 
 
 @kernel
-def find_best(
-    x: Features,
-    tokens: Ints,
-    emission: Floats,
-    pairs: Floats,
-    start: Floats,
-    end: Floats,
-    predicted: Int32s,
-) -> None:
+def find_best(x: Features, tokens: Ints, w: ChainWeights, predicted: Int32s) -> None:
     """argmax score(z) of every sequence; fills `predicted`."""
-    scores, back, forward = room_for(longest_of(tokens), emission.shape[1])
+    room = room_for(tokens, w)
     for i in range(len(tokens) - 1):
         first, n = tokens[i], tokens[i + 1] - tokens[i]
-        fill_scores(x, first, n, emission, scores)
-        best_path(scores, n, pairs, start, end, back, forward, predicted[first : first + n])
+        look_at(x, first, n, w, room)
+        best_path(n, w, room, predicted[first : first + n])
 
 
 @kernel
-def find_own(
-    x: Features,
-    y: Int32s,
-    tokens: Ints,
-    emission: Floats,
-    pairs: Floats,
-    start: Floats,
-    end: Floats,
-    m: int,
-    path: Int32s,
-) -> None:
+def find_own(x: Features, y: Int32s, tokens: Ints, w: ChainWeights, m: int, path: Int32s) -> None:
     """argmax score(z) among the paths whose tags are y, of each sequence; fills `path`, −1 if a score is not finite."""
-    scores, back, forward = room_for(longest_of(tokens), emission.shape[1])
+    room = room_for(tokens, w)
     for i in range(len(tokens) - 1):
         first, n = tokens[i], tokens[i + 1] - tokens[i]
-        fill_scores(x, first, n, emission, scores)
+        look_at(x, first, n, w, room)
         found = path[first : first + n]
-        if not all_finite(scores, n):
+        if not all_finite(room.scores, n):
             found[:] = -1
             continue
         for t in range(n):
             own = y[first + t] * m
-            scores[t, :own] = -np.inf
-            scores[t, own + m :] = -np.inf
-        best_path(scores, n, pairs, start, end, back, forward, found)
+            room.scores[t, :own] = -np.inf
+            room.scores[t, own + m :] = -np.inf
+        best_path(n, w, room, found)
 
 
 @kernel
-def room_for(longest: int, n_states: int) -> tuple[Floats, Int32s, Floats]:
-    """Scratch: scores and back pointers of a sequence, and what `best_path` needs beside."""
-    return np.empty((longest, n_states)), np.empty((longest, n_states), np.int32), np.empty((3, n_states))
+def room_for(tokens: Ints, w: ChainWeights) -> PathRoom:
+    n, n_states = longest_of(tokens), w.emission.shape[1]
+    width = n_states * n_states if len(w.triples) else n_states
+    room = PathRoom(
+        np.empty((n, n_states)),
+        np.empty((n if len(w.observed) else 1, len(w.pairs), n_states)),
+        np.empty((n if len(w.observed) else 1, len(w.pairs))),
+        np.empty((n if len(w.observed) else 1, len(w.pairs))),
+        np.empty((len(w.triples), n_states)),
+        np.empty((len(w.triples), n_states)),
+        np.empty((n, width), np.int32),
+        np.empty((2, width)),
+        np.empty((2, n_states)),
+    )
+    if len(w.pairs):
+        room.pairs[0] = w.pairs
+        find_range(w.pairs, room.low[0], room.high[0])
+    for b in range(len(w.triples)):
+        find_range(w.triples[b], room.low_three[b], room.high_three[b])
+    return room
 
 
 @kernel
@@ -104,6 +140,28 @@ def longest_of(tokens: Ints) -> int:
     for i in range(len(tokens) - 1):
         longest = max(longest, tokens[i + 1] - tokens[i])
     return longest
+
+
+@inlined_kernel
+def find_range(pairs: Floats, low: Floats, high: Floats) -> None:
+    """The least and the largest of each row."""
+    for j in range(len(pairs)):
+        least, most = np.inf, -np.inf
+        for k in range(pairs.shape[1]):
+            least, most = min(least, pairs[j, k]), max(most, pairs[j, k])
+        low[j], high[j] = least, most
+
+
+@kernel
+def look_at(x: Features, first: int, n: int, w: ChainWeights, room: PathRoom) -> None:
+    """The scores of tokens first … first + n − 1 and of their pairs."""
+    fill_scores(x, first, n, w.emission, room.scores)
+    if len(w.observed):
+        n_states = w.emission.shape[1]
+        for t in range(1, n):
+            room.pairs[t] = w.pairs
+            add_observed(x, first + t, w.observed, room.pairs[t].reshape(n_states * n_states))
+            find_range(room.pairs[t], room.low[t], room.high[t])
 
 
 def fill_scores(x: Features, first: int, n: int, emission: Floats, scores: Floats) -> None:
@@ -127,8 +185,37 @@ def _fill_scores(x: Any, first: Any, n: Any, emission: Any, scores: Any) -> Any:
 
     def csr(x: Any, first: Any, n: Any, emission: Any, scores: Any) -> Any:
         for t in range(n):
-            scores[t, :] = 0.0
-            csr_add_blocks(x.indices, x.values, x.indptr[first + t], x.indptr[first + t + 1], emission, scores[t])
+            begin, end = x.indptr[first + t], x.indptr[first + t + 1]
+            if emission.shape[1] >= TWELVE:
+                csr_sum_twelves(x.indices, x.values, begin, end, emission, scores[t])
+            else:
+                scores[t, :] = 0.0
+                csr_add_blocks(x.indices, x.values, begin, end, emission, scores[t])
+
+    return dense if is_dense(x) else csr
+
+
+def add_observed(x: Features, row: int, observed: Floats, pairs: Floats) -> None:
+    """pairs += Σ_j x_j observed_j over the features of a token that `observed` has."""
+    if isinstance(x, DenseRows):
+        pairs += x.values[row, : len(observed)].astype(np.float64) @ observed
+    else:
+        at = slice(x.indptr[row], x.indptr[row + 1])
+        here = x.indices[at] < len(observed)
+        pairs += x.values[at][here].astype(np.float64) @ observed[x.indices[at][here]]
+
+
+@specialise(add_observed)
+def _add_observed(x: Any, row: Any, observed: Any, pairs: Any) -> Any:  # noqa: ARG001
+    def dense(x: Any, row: Any, observed: Any, pairs: Any) -> Any:
+        for j in range(len(observed)):
+            if x.values[row, j] != 0.0:
+                add_scaled(np.float64(x.values[row, j]), observed[j], pairs)
+
+    def csr(x: Any, row: Any, observed: Any, pairs: Any) -> Any:
+        for p in range(x.indptr[row], x.indptr[row + 1]):
+            if x.indices[p] < len(observed):
+                add_scaled(np.float64(x.values[p]), observed[x.indices[p]], pairs)
 
     return dense if is_dense(x) else csr
 
@@ -141,45 +228,93 @@ def add_scaled(scale: float, row: Floats, out: Floats) -> None:
 
 
 @kernel
-def best_path(
-    scores: Floats, n: int, pairs: Floats, start: Floats, end: Floats, back: Int32s, forward: Floats, path: Int32s
-) -> None:
-    """The states of the best path into `path`. `back` and `forward` are scratch, K entries a token and 3 K.
+def best_path(n: int, w: ChainWeights, room: PathRoom, path: Int32s) -> float:
+    """The states of the best path into `path`; returns its score, −∞ if there is none.
 
-    best_t(k) = scores_t(k) + max_j ( best_{t−1}(j) + pairs(j, k) )
+    best_t(k) = scores_t(k) + max_j ( best_{t−1}(j) + pairs_t(j, k) )
     """
-    n_states = scores.shape[1]
-    best, new, at = forward[0], forward[1], forward[2]
+    if len(w.triples) and n > 1:
+        return best_path_of_three(n, w, room, path)
+    scores, n_states = room.scores, room.scores.shape[1]
+    best, new, at = room.best[0][:n_states], room.reach[0], room.reach[1]
     for k in range(n_states):
-        best[k] = start[k] + scores[0, k]
+        best[k] = w.start[k] + scores[0, k]
     for t in range(1, n):
-        extend(best, pairs, new, at)
+        p = min(t, len(room.pairs) - 1)
+        extend(best, room.pairs[p], room.low[p], room.high[p], new, at)
         for k in range(n_states):
-            back[t, k] = np.int32(at[k])
+            room.back[t, k] = np.int32(at[k])
             best[k] = new[k] + scores[t, k]
     k = 0
     for j in range(n_states):
-        best[j] += end[j]
+        best[j] += w.end[j]
         if best[j] > best[k]:
             k = j
+    top = best[k]
     for t in range(n - 1, -1, -1):
         path[t] = k
-        k = back[t, k] if t else k
+        k = room.back[t, k] if t else k
+    return float(top)
 
 
 @kernel
-def extend(best: Floats, pairs: Floats, new: Floats, at: Floats) -> None:
-    """new_k = max_j best_j + pairs_jk, at_k = argmax; both as floats, so that the inner loop runs on whole vectors."""
+def best_path_of_three(n: int, w: ChainWeights, room: PathRoom, path: Int32s) -> float:
+    """The same with triples, for two tokens or more, over the last two states a and b.
+
+    best_t(b, c) = scores_t(c) + pairs_t(b, c) + max_a ( best_{t−1}(a, b) + triples(a, b, c) )
+    """
+    scores, n_states = room.scores, room.scores.shape[1]
+    best, then, new, at = room.best[0], room.best[1], room.reach[0], room.reach[1]
+    p = min(1, len(room.pairs) - 1)
+    for b in range(n_states):
+        for a in range(n_states):
+            best[b * n_states + a] = w.start[a] + scores[0, a] + room.pairs[p, a, b] + scores[1, b]
+    for t in range(2, n):
+        p = min(t, len(room.pairs) - 1)
+        for b in range(n_states):
+            own = best[b * n_states : (b + 1) * n_states]
+            extend(own, w.triples[b], room.low_three[b], room.high_three[b], new, at)
+            for c in range(n_states):
+                then[c * n_states + b] = new[c] + room.pairs[p, b, c] + scores[t, c]
+                room.back[t, c * n_states + b] = np.int32(at[c])
+        best, then = then, best
+    k = 0
+    for c in range(n_states):
+        for b in range(n_states):
+            best[c * n_states + b] += w.end[c]
+    for j in range(n_states * n_states):
+        if best[j] > best[k]:
+            k = j
+    top = best[k]
+    last, before = k // n_states, k % n_states
+    for t in range(n - 1, 0, -1):
+        path[t], path[t - 1] = last, before
+        last, before = before, room.back[t, last * n_states + before] if t > 1 else 0
+    return float(top)
+
+
+@kernel
+def extend(best: Floats, pairs: Floats, low: Floats, high: Floats, new: Floats, at: Floats) -> None:
+    """new_k = max_j best_j + pairs_jk, at_k = argmax; both as floats, so that the inner loop runs on whole vectors.
+
+    `low` and `high` are the range of each row of `pairs`. What cannot exceed the least that the best j reaches is
+    passed over, which leaves few rows once weights tell tags apart.
+    """
     n_states = len(best)
-    new[:], at[:] = -np.inf, 0.0
-    if not len(pairs):
-        top = 0
-        for j in range(n_states):
-            if best[j] > best[top]:
-                top = j
-        new[:], at[:] = best[top], float(top)
-        return
+    top = 0
     for j in range(n_states):
+        if best[j] > best[top]:
+            top = j
+    at[:] = float(top)
+    new[:] = best[top]
+    if not len(pairs):
+        return
+    for k in range(n_states):
+        new[k] += pairs[top, k]
+    least = best[top] + low[top]
+    for j in range(n_states):
+        if j == top or best[j] + high[j] <= least:
+            continue
         base, row, number = best[j], pairs[j], float(j)
         for k in range(n_states):
             found = base + row[k]
@@ -199,105 +334,18 @@ def all_finite(scores: Floats, n: int) -> bool:
 
 
 @kernel
-def ahead_of(scores: Floats, pairs: Floats, start: Floats, end: Floats, right: Int32s, found: Int32s) -> float:
+def ahead_of(w: ChainWeights, room: PathRoom, right: Int32s, found: Int32s) -> float:
     """How far the path found is ahead of the right one, from where they differ only: 0 if they are the same."""
-    n = len(right)
-    ahead = 0.0
+    n, scores = len(right), room.scores
+    ahead, since = 0.0, 3  # tokens since the last that differs
     for t in range(n):
+        since += 1
         if found[t] != right[t]:
+            since = 0
             ahead += scores[t, found[t]] - scores[t, right[t]]
-        if t and len(pairs) and (found[t] != right[t] or found[t - 1] != right[t - 1]):
+        if t and since < 2 and len(w.pairs):
+            pairs = room.pairs[min(t, len(room.pairs) - 1)]
             ahead += pairs[found[t - 1], found[t]] - pairs[right[t - 1], right[t]]
-    return float(ahead + start[found[0]] - start[right[0]] + end[found[n - 1]] - end[right[n - 1]])
-
-
-# --- slack rescaling
-
-
-@kernel
-def find_slack_rescaled(
-    x: Features,
-    y: Int32s,
-    tokens: Ints,
-    emission: Floats,
-    pairs: Floats,
-    start: Floats,
-    end: Floats,
-    tag_costs: Floats,
-    slack: Floats,
-    worst: Int32s,
-) -> None:
-    """z = argmax loss(y, z) (1 + score(z) − score(y)): the best path with exactly h wrong tags, for each h; m = 1.
-
-    The loss is h · tag_costs[0]: all tags cost the same. Time and memory grow with the square of the length.
-    """
-    n_states = emission.shape[1]
-    longest = longest_of(tokens)
-    scores, forward = np.empty((longest, n_states)), np.empty((2, longest + 1, n_states))
-    new, at = np.empty(n_states), np.empty(n_states)
-    back = np.empty((longest, longest + 1, n_states), np.int32)
-    path = np.empty(longest, np.int32)
-    for i in range(len(tokens) - 1):
-        first, n = tokens[i], tokens[i + 1] - tokens[i]
-        fill_scores(x, first, n, emission, scores)
-        right, found = y[first : first + n], worst[first : first + n]
-        slack[i] = 0.0
-        found[:] = right
-        if not all_finite(scores, n):
-            slack[i] = np.nan
-            continue
-        best = forward_by_errors(scores, right, pairs, start, forward, back, new, at)
-        for wrong in range(1, n + 1):
-            last = best_end(best[wrong], end)
-            if best[wrong, last] == -np.inf:
-                continue
-            follow_back(back, n, wrong, last, right, path)
-            loss = wrong * tag_costs[0]
-            value = loss * (1.0 + ahead_of(scores, pairs, start, end, right, path[:n]))
-            if value > slack[i]:
-                slack[i] = value
-                found[:] = path[:n]
-
-
-@kernel
-def forward_by_errors(
-    scores: Floats, right: Int32s, pairs: Floats, start: Floats, forward: Floats, back: Int32s, new: Floats, at: Floats
-) -> Floats:
-    """(h, k) the best score of a path that ends in k with h tags wrong; −∞ where there is none. Fills `back`."""
-    n, n_states = len(right), scores.shape[1]
-    old: Floats = forward[0]
-    best: Floats = forward[1]
-    best[: n + 1] = -np.inf
-    for k in range(n_states):
-        best[1 if k != right[0] else 0, k] = start[k] + scores[0, k]
-    for t in range(1, n):
-        old, best = best, old
-        best[: n + 1] = -np.inf
-        for wrong in range(t + 1):
-            extend(old[wrong], pairs, new, at)
-            for k in range(n_states):
-                now = wrong + 1 if k != right[t] else wrong
-                best[now, k] = new[k] + scores[t, k]
-                back[t, now, k] = np.int32(at[k])
-    return best
-
-
-@kernel
-def best_end(best: Floats, end: Floats) -> int:
-    last = 0
-    for k in range(len(end)):
-        if best[k] + end[k] > best[last] + end[last]:
-            last = k
-    return last
-
-
-@kernel
-def follow_back(back: Int32s, n: int, wrong: int, last: int, right: Int32s, path: Int32s) -> None:
-    """The path that ends in `last` with so many wrong tags."""
-    k = last
-    for t in range(n - 1, -1, -1):
-        path[t] = k
-        if t:
-            before = back[t, wrong, k]
-            wrong -= 1 if k != right[t] else 0
-            k = before
+        if t > 1 and since < 3 and len(w.triples):
+            ahead += w.triples[found[t - 1], found[t - 2], found[t]] - w.triples[right[t - 1], right[t - 2], right[t]]
+    return float(ahead + w.start[found[0]] - w.start[right[0]] + w.end[found[n - 1]] - w.end[right[n - 1]])

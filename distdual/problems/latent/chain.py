@@ -95,7 +95,7 @@ class LatentChain(LatentProblem):
         tokens, h = bounds_of(shard), latent_of(shard)
         slack, worst = np.empty(shard.n_examples), np.empty(len(shard.y), dtype=np.int32)
         weights = self.states.split(w)
-        find_margin_rescaled(shard.x, h, tokens, *weights, self.tags.tag_costs, self.substates, slack, worst)
+        find_margin_rescaled(shard.x, h, tokens, weights, self.tags.tag_costs, self.substates, slack, worst)
         return Offenders(slack, keys_of(tokens, h, worst))
 
     def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:
@@ -132,7 +132,7 @@ class LatentChain(LatentProblem):
 
     def impute(self, w: Floats, shard: Shard) -> Int32s:
         path = np.empty(len(shard.y), dtype=np.int32)
-        find_own(shard.x, shard.y, bounds_of(shard), *self.states.split(w), self.substates, path)
+        find_own(shard.x, shard.y, bounds_of(shard), self.states.split(w), self.substates, path)
         if (path < 0).any():
             at = np.searchsorted(bounds_of(shard), np.argmax(path < 0), side="right") - 1
             raise InputError(
@@ -164,8 +164,9 @@ class LatentChain(LatentProblem):
                 f"solver.start: the model is a chain of {model.shape}, this problem one of {self.tags.shape}; "
                 "the same tags and features, and the same problem.transitions and problem.boundaries, are needed"
             )
-        emission, pairs, start, end = model.split(w)
-        by_state = [np.repeat(part, self.substates, axis=-1) for part in (emission, pairs, start, end)]
+        known = model.split(w)
+        parts = (known.emission, known.pairs, known.start, known.end)
+        by_state = [np.repeat(part, self.substates, axis=-1) for part in parts]
         by_state[1] = np.repeat(by_state[1], self.substates, axis=0)
         copies = np.concatenate([part.ravel() for part in by_state])[: self.n_weights]  # no boundaries are zeros
         return StartWeights(copies, imputes=False) if self.guesses(0) else StartWeights(told_apart(copies, seed))

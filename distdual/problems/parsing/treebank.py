@@ -7,7 +7,7 @@ the derivation as grammar.py writes it, and `text`, the words as they stood in t
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from typing import Any
@@ -20,11 +20,12 @@ from distdual.data.layout import VOCABULARY
 from distdual.data.prepare_options import Options, TestMask
 from distdual.data.shard import Block, Runs
 from distdual.data.sources.base import Attached, Opened, Source
+from distdual.data.sources.open_file import BLOCK_BYTES
 from distdual.data.sources.vocabulary import Vocabulary
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import CsrRows
-from distdual.problems.parsing.brackets import Tree, cleaned, trees_of
+from distdual.problems.parsing.brackets import Tree, bracket_lines, cleaned, decoded, trees_of
 from distdual.problems.parsing.grammar import UNKNOWN_TAG, Grammar, GrammarBuilder, Reading, read_grammar
 
 BLOCK_TREES = 1000
@@ -91,9 +92,6 @@ SAMPLE_TREES = """\
 (S (NP (DT a) (NN bird)) (VP (VBZ sees) (NP (NP (DT the) (NN dog)) (PP (IN with) (NP (DT a) (NN cat))))))
 (S (NP (PRP it)) (VP (VBZ sleeps)))
 """
-BRACKETED = OwnFormat(
-    name="brackets", holds="trees", options=TreeOptions, inherited="grammar", open=open_treebank, example=SAMPLE_TREES
-)
 
 
 def stored(location: Location) -> tuple[Grammar, list[str]]:
@@ -194,24 +192,45 @@ def blocks_from_trees(trees: Iterator[tuple[str, Tree]], grammar: Grammar, featu
         yield block_of(some, grammar, features)
 
 
-def block_of(trees: Sequence[Tree], grammar: Grammar, features: dict[str, int]) -> Block:
-    leaves = [list(tree.leaves()) for tree in trees]
-    found = [feature_of(str(leaf.below), features) for words in leaves for leaf in words]
+def blocks_from_sentences(file: Location, texts: Mapping[str, str]) -> Iterator[Block]:
+    """Sentences to parse: one a line, with blanks between words; y is 0."""
+    features = {word: k for k, word in enumerate(Vocabulary.from_text(texts[VOCABULARY]).names)}
+    sentences = sentences_from(file)
+    while some := list(islice(sentences, BLOCK_TREES)):
+        x, runs = rows_of_words(some, features)
+        yield Block(x, np.zeros(x.n_rows, dtype=np.int32), tokens=offsets_of(list(map(len, some))), runs=runs)
+
+
+def sentences_from(file: Location) -> Iterator[list[str]]:
+    for number, line in enumerate(bracket_lines(file, BLOCK_BYTES), start=1):
+        words = decoded(line, str(file), number).split()
+        if any("(" in word or ")" in word for word in words):
+            raise InputError(
+                f"{file}, line {number}: a bracket in a sentence; write -LRB- and -RRB-, "
+                "and of trees prepare a data set, --like the model"
+            )
+        if words:
+            yield words
+
+
+def rows_of_words(sentences: Sequence[Sequence[str]], features: dict[str, int]) -> tuple[CsrRows, dict[str, Runs]]:
+    """The feature of each word, and the words as text."""
+    found = [feature_of(word, features) for words in sentences for word in words]
     indptr = np.concatenate([[0], np.cumsum([number is not None for number in found])])
     indices = np.array([number for number in found if number is not None], dtype=np.int32)
+    texts = [np.frombuffer(" ".join(words).encode(), dtype=np.uint8) for words in sentences]
+    x = CsrRows(indptr.astype(np.int64), indices, np.ones(len(indices), dtype=np.float32))
+    return x, {"text": as_runs(texts)}
+
+
+def block_of(trees: Sequence[Tree], grammar: Grammar, features: dict[str, int]) -> Block:
+    leaves = [list(tree.leaves()) for tree in trees]
+    x, runs = rows_of_words([[str(leaf.below) for leaf in words] for words in leaves], features)
     tags = [
         leaf.label if ("tag", leaf.label) in grammar.number_of else UNKNOWN_TAG for words in leaves for leaf in words
     ]
-    texts = [" ".join(str(leaf.below) for leaf in words).encode() for words in leaves]
-    return Block(
-        CsrRows(indptr.astype(np.int64), indices, np.ones(len(indices), dtype=np.float32)),
-        np.array(tags),
-        tokens=offsets_of([len(words) for words in leaves]),
-        runs={
-            "tree": as_runs([grammar.encode(tree) for tree in trees]),
-            "text": as_runs([np.frombuffer(text, dtype=np.uint8) for text in texts]),
-        },
-    )
+    runs = {"tree": as_runs([grammar.encode(tree) for tree in trees]), **runs}
+    return Block(x, np.array(tags), tokens=offsets_of([len(words) for words in leaves]), runs=runs)
 
 
 def as_runs(parts: Sequence[Any]) -> Runs:
@@ -220,3 +239,14 @@ def as_runs(parts: Sequence[Any]) -> Runs:
 
 def offsets_of(lengths: Sequence[int]) -> Any:
     return np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])
+
+
+BRACKETED = OwnFormat(
+    name="brackets",
+    holds="trees",
+    options=TreeOptions,
+    inherited="grammar",
+    open=open_treebank,
+    plain=blocks_from_sentences,
+    example=SAMPLE_TREES,
+)

@@ -273,3 +273,32 @@ def test_text_with_a_vocabulary_of_its_own_is_refused_by_a_model(tmp_path: Path)
     train({**config, "solver": {"gap": 0.1}})
     with pytest.raises(InputError, match="features are numbered otherwise than in the data set"):
         predict(model, str(tmp_path / "other"))
+
+
+@pytest.mark.parametrize("hash_bits", [None, 8])
+def test_a_model_tags_text_with_and_without_tags(hash_bits, tmp_path):
+    table = TABLE if hash_bits is None else {**TABLE, "hash_bits": hash_bits}
+    data, model = str(tmp_path / "data"), str(tmp_path / "model")
+    prepare(put(tmp_path, CHUNKS), data, "chain", templates=table)
+    train({"data": {"url": data}, "problem": {"kind": "chain"}, "output": {"url": model}})
+    known = predict(model, data)
+    tagged = predict(model, put(tmp_path, CHUNKS))
+    bare = "\n".join(line.rsplit(" ", 1)[0] if line.strip() else "" for line in CHUNKS.splitlines())
+    plain = predict(model, put(tmp_path, bare, "bare.txt"))
+    for found in (tagged, plain):
+        assert found.labels.tolist() == known.labels.tolist()
+        assert found.lengths.tolist() == known.lengths.tolist()
+    assert tagged.score == pytest.approx(known.score)
+    assert plain.score is None
+
+
+def test_conllu_whose_tags_are_blank_is_tagged_without_a_score(tmp_path):
+    data, model = str(tmp_path / "data"), str(tmp_path / "model")
+    prepare(put(tmp_path, CONLLU), data, "chain", templates=UPOS)
+    train({"data": {"url": data}, "problem": {"kind": "chain"}, "output": {"url": model}})
+    blank = "\n".join(
+        "\t".join([*line.split("\t")[:3], "_", "_"]) if "\t" in line else line for line in CONLLU.splitlines()
+    )
+    found = predict(model, put(tmp_path, blank, "blank.txt"))
+    assert found.labels.tolist() == predict(model, data).labels.tolist()
+    assert found.score is None

@@ -1,6 +1,9 @@
 """Sequence tagging keeps the contract, with all taggings written out."""
 
+import contextlib
+import csv
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +20,9 @@ from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.model.predict import predict, predict_to
 from distdual.problems.base import Keys
+from distdual.problems.chain.forbidden import allowed_by
 from distdual.problems.chain.problem import Chain
-from distdual.testing import ProblemContract
+from distdual.testing import ProblemContract, python_kernels
 from tests import naive
 from tests.build import as_sparse, compiling, rows_of
 
@@ -41,14 +45,25 @@ def joint_features(problem: Chain, features: Any, tags: Any) -> Any:
     n_tags = len(problem.classes)
     emission = np.zeros((problem.n_features, n_tags))
     pairs, ends = np.zeros((n_tags, n_tags)), np.zeros((2, n_tags))
+    observed, triples = np.zeros((problem.edge_features, n_tags, n_tags)), np.zeros((n_tags, n_tags, n_tags))
     for t, tag in enumerate(tags):
         emission[:, tag] += features[t]
         if t:
             pairs[tags[t - 1], tag] += 1
+            observed[:, tags[t - 1], tag] += features[t][: problem.edge_features]
+        if t > 1:
+            triples[tags[t - 1], tags[t - 2], tag] += 1
     ends[0, tags[0]] += 1
     ends[1, tags[-1]] += 1
-    parts = [emission.ravel(), *([pairs.ravel()] * problem.transitions), *([ends.ravel()] * problem.boundaries)]
+    parts = [emission.ravel(), *([pairs.ravel()] * problem.transitions), observed.ravel()]
+    parts += [triples.ravel()] * (problem.order == 2) + [ends.ravel()] * problem.boundaries
     return np.concatenate(parts)
+
+
+def is_allowed(problem: Chain, tags: Any) -> bool:
+    """Whether no pair is named by `forbidden`, which is not "iob2" here."""
+    names = ["<BOS>", *(problem.classes[tag] for tag in tags), "<EOS>"]
+    return not any(f"{a} {b}" in problem.forbidden for a, b in itertools.pairwise(names))
 
 
 def every_tagging(problem: Chain, shard: Shard, i: int) -> dict[tuple[int, ...], tuple[Any, float, float]]:
@@ -61,14 +76,14 @@ def every_tagging(problem: Chain, shard: Shard, i: int) -> dict[tuple[int, ...],
     for tags in itertools.product(range(len(problem.classes)), repeat=len(y)):
         wrong = [t for t in range(len(y)) if tags[t] != y[t]]
         loss = sum(float(problem.tag_cost.get(problem.classes[y[t]], 1.0)) for t in wrong)
-        if wrong:
+        if wrong and is_allowed(problem, tags):
             row = right - joint_features(problem, features, tags)
             found[tags] = (row * (loss if problem.rescaling == "slack" else 1.0), loss, cost)
     return found
 
 
 class ChainContract(ProblemContract):
-    modules = ("distdual.problems.chain.viterbi", "distdual.problems.chain.path_rows")
+    modules = tuple(f"distdual.problems.chain.{name}" for name in ("viterbi", "slack_rescaled", "path_rows"))
     every_constraint = staticmethod(every_tagging)
 
 
@@ -95,6 +110,31 @@ class TestChainWithSlackRescalingAndEmissionsAlone(ChainContract):
     shard = sequences(4, [2, 3])
 
 
+class TestChainOfSecondOrder(ChainContract):
+    problem, shard = Chain(n_features=3, classes=TAGS, order=2), sequences(5, [3, 1, 2, 4], cost=True)
+
+
+class TestChainWithEdgeFeatures(ChainContract):
+    problem, shard = Chain(n_features=3, classes=TAGS, edge_features=2), sequences(6, [3, 1, 4])
+
+
+class TestChainWithForbiddenPairs(ChainContract):
+    problem = Chain(n_features=3, classes=TAGS, forbidden=["d n", "<BOS> v", "n <EOS>"], transitions=False)
+    shard = replace(sequences(7, [4, 2, 3]), y=np.array([1, 1, 2, 0, 0, 0, 0, 0, 2], dtype=np.int32))
+
+
+class TestChainWithForbiddenPairsAndSlackRescaling(ChainContract):
+    problem = Chain(n_features=3, classes=TAGS, forbidden=["d n", "<BOS> v", "n <EOS>"], rescaling="slack")
+    shard = TestChainWithForbiddenPairs.shard
+
+
+class TestChainWithEverything(ChainContract):
+    problem = Chain(
+        n_features=3, classes=TAGS, order=2, edge_features=3, forbidden=["d n", "v <EOS>"], boundaries=False
+    )
+    shard = replace(sequences(8, [4, 1, 3]), y=np.array([1, 1, 2, 0, 0, 0, 0, 0], dtype=np.int32))
+
+
 @given(
     seed=st.integers(0, 10**6),
     lengths=st.lists(st.integers(1, 4), min_size=1, max_size=4),
@@ -104,9 +144,12 @@ class TestChainWithSlackRescalingAndEmissionsAlone(ChainContract):
     boundaries=st.booleans(),
     weighted=st.booleans(),
     sparse=st.booleans(),
+    pairs=st.sampled_from([{}, {"order": 2}, {"edge_features": 2}, {"order": 2, "edge_features": 3}]),
 )
 @compiling
-def test_the_oracle_equals_brute_force(seed, lengths, n_tags, rescaling, transitions, boundaries, weighted, sparse):
+def test_the_oracle_equals_brute_force(
+    seed, lengths, n_tags, rescaling, transitions, boundaries, weighted, sparse, pairs
+):
     tags = tuple("abcd"[:n_tags])
     tag_cost = {tag: 0.5 + k for k, tag in enumerate(tags)} if weighted and rescaling == "margin" else {}
     problem = Chain(
@@ -116,6 +159,7 @@ def test_the_oracle_equals_brute_force(seed, lengths, n_tags, rescaling, transit
         transitions=transitions,
         boundaries=boundaries,
         tag_cost=tag_cost,
+        **(pairs if transitions and rescaling == "margin" else {}),
     )
     shard = sequences(seed, lengths, n_tags=n_tags)
     w = np.random.default_rng(seed).normal(size=problem.n_weights)
@@ -281,3 +325,106 @@ def test_sequences_and_single_rows_do_not_pass_for_each_other(tmp_path, prepared
     }
     with pytest.raises(InputError, match=f"a {asked} problem needs"):
         distdual.train(config)
+
+
+def test_forbidden_pairs_in_the_truth_are_named():
+    problem = Chain(n_features=3, classes=TAGS, forbidden=["n v"])
+    shard = replace(sequences(0, [2, 3]), y=np.array([0, 1, 0, 1, 2], dtype=np.int32))
+    with pytest.raises(InputError, match=r"shard 2, sequence 1 has the tags 'n v', which problem.forbidden rules out"):
+        problem.offenders(np.zeros(problem.n_weights), shard)
+    forged = Keys(np.array([0, 2]), np.array([1, 2], dtype=np.int32))
+    with pytest.raises(InputError, match=r"sequence 0 has a stored constraint with the tags 'n v'"):
+        problem.constraints(shard, np.array([0]), forged)
+
+
+@pytest.mark.parametrize(
+    ("y", "found"), [([1, 0], "<BOS> n"), ([0, 2], "v <EOS>"), ([0, 0], None)], ids=["start", "end", "allowed"]
+)
+def test_forbidden_ends_are_named(y, found):
+    problem = Chain(n_features=3, classes=TAGS, forbidden=["<BOS> n", "v <EOS>"])
+    shard = replace(sequences(0, [2, 2]), y=np.array([0, 0, *y], dtype=np.int32))
+    if found is None:
+        assert problem.offenders(np.zeros(problem.n_weights), shard).slack.min() >= 0
+    else:
+        with pytest.raises(InputError, match=f"sequence 1 has the tags '{found}'"):
+            problem.offenders(np.zeros(problem.n_weights), shard)
+
+
+def test_iob2_forbids_what_the_scheme_does():
+    tags = ("B-a", "I-a", "B-b", "I-b", "O")
+    allowed = allowed_by(["iob2"], tags)
+    assert allowed.start.tolist() == [True, False, True, False, True]
+    for (first, a), (second, b) in itertools.product(enumerate(tags), repeat=2):
+        goes_on = b[0] != "I" or a in (f"B-{b[2:]}", b)
+        assert allowed.pairs[first, second] == goes_on
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"order": 3}, "problem.order must be 1 or 2, got 3"),
+        ({"order": 2, "transitions": False}, "problem.order = 2 needs problem.transitions"),
+        ({"order": 2, "rescaling": "slack"}, "problem.order = 2 has no inference for"),
+        ({"edge_features": 4}, "problem.edge_features takes from 0 to the 3 features there are, got 4"),
+        ({"edge_features": 1, "rescaling": "slack"}, "problem.edge_features has no inference"),
+        ({"forbidden": ["d x"]}, "names 'x', which is no tag"),
+        ({"forbidden": ["d"]}, "'d' is no pair of tags"),
+        ({"forbidden": ["iob2"]}, "'iob2' needs tags such as B-NP"),
+        ({"forbidden": ["<BOS> d", "<BOS> n", "<BOS> v"]}, "leaves no tagging for sequences of some length"),
+        ({"forbidden": ["d d", "d n", "d v", "<BOS> n", "<BOS> v"]}, "leaves no tagging"),
+    ],
+    ids=str,
+)
+def test_unusable_options_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        Chain(n_features=3, classes=TAGS, **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"order": 2}, {"edge_features": 2, "forbidden": ["d n"]}], ids=str)
+@pytest.mark.parametrize("run", ["compiled", "in plain Python"])
+def test_the_k_best_are_those_of_all_taggings(options, run):
+    problem, shard = Chain(n_features=3, classes=TAGS, **options), sequences(9, [3, 1, 2])
+    w = np.random.default_rng(3).normal(size=problem.n_weights)
+    with contextlib.ExitStack() as stack:
+        if run != "compiled":
+            stack.enter_context(python_kernels("distdual.problems.chain.k_best", "distdual.problems.chain.viterbi"))
+        best = problem.k_best(w, shard, 8)
+    for i in range(shard.n_examples):
+        at = slice(shard.tokens[i], shard.tokens[i + 1])
+        features = naive.dense(shard.x, 3)[at]
+        every = itertools.product(range(3), repeat=len(features))
+        every = [tags for tags in every if is_allowed(problem, tags)]
+        values = sorted((joint_features(problem, features, tags) @ w for tags in every), reverse=True)[:8]
+        n = len(values)
+        np.testing.assert_allclose(best.scores[at][0][:n], values, rtol=1e-12)
+        assert (best.scores[at] == best.scores[at][0]).all()
+        found = [tuple(tags) for tags in best.labels[at].T]
+        assert len(set(found[:n])) == n
+        for tags, value in zip(found[:n], values, strict=True):
+            assert joint_features(problem, features, tags) @ w == pytest.approx(value, rel=1e-12)
+        assert (best.labels[at][:, n:] == -1).all()
+        assert (best.scores[at][:, n:] == -np.inf).all()
+
+
+@pytest.mark.parametrize("options", [{"order": 2}, {"edge_features": 2}, {"forbidden": ["d n"]}], ids=str)
+def test_a_model_is_certified_verified_and_predicts_its_best_taggings(options, tmp_path):
+    shard = sequences(11, [4] * 12)
+    y = np.array(TAGS)[np.tile([0, 0, 2, 1], 12)]
+    prepare_arrays(shard.x.values, y, tmp_path / "data", "chain", lengths=[4] * 12)
+    told = {
+        "data": {"url": str(tmp_path / "data")},
+        "problem": {"kind": "chain", **options},
+        "solver": {"C": 1.0},
+        "output": {"url": str(tmp_path / "m")},
+    }
+    assert distdual.train(told).certificate["certified"]
+    assert distdual.verify(tmp_path / "m").certified
+    out = tmp_path / "tags.csv"
+    predict_to(Location(str(out)), str(tmp_path / "m"), str(tmp_path / "data"), top=3)
+    rows = list(csv.DictReader(out.open()))
+    assert len(rows) == 48
+    assert all(row["prediction"] == row["tagging 1"] for row in rows)
+    assert all(float(row["score of tagging 1"]) >= float(row["score of tagging 2"]) for row in rows)
+    model = distdual.ChainSVM.from_model(tmp_path / "m")
+    first = model.predict_top([shard.x.values[:4]], 3)[0]
+    assert [list(tags) for _, tags in first] == [[row[f"tagging {k}"] for row in rows[:4]] for k in (1, 2, 3)]

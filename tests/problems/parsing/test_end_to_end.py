@@ -15,6 +15,7 @@ from distdual.data.sources.base import Attached
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.model.io import load_model
+from distdual.model.predict import predict
 from distdual.problems.parsing.brackets import trees_of
 from tests import naive
 from tests.problems.parsing.trees import brackets, every_wrong_tree, planted, random_grammar, sentences
@@ -142,3 +143,20 @@ def test_data_for_parsing_and_data_for_tagging_are_not_the_same(prepared, tmp_pa
             distdual.train(told)
     else:
         assert distdual.train({**told, "solver": {"gap": 0.1}}).certificate["certified"]  # tags alone: a chain will do
+
+
+def test_plain_sentences_are_parsed_as_those_of_a_data_set(prepared, tmp_path):
+    model = distdual.train(config(prepared)).model
+    trees = [tree for _, tree in trees_of(Location(str(prepared / "test.mrg")))]
+    lines = [" ".join(str(leaf.below) for leaf in tree.leaves()) for tree in trees]
+    (tmp_path / "plain.txt").write_text("\n\n".join(lines), encoding="utf-8")
+    found = predict(model, str(tmp_path / "plain.txt"))
+    assert found.labels.tolist() == predict(model, str(prepared / "test")).labels.tolist()
+    assert found.score is None
+
+
+def test_brackets_in_plain_sentences_are_refused(prepared, tmp_path):
+    model = distdual.train(config(prepared)).model
+    (tmp_path / "plain.txt").write_text("the dog\n(S (DT the))\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"plain.txt, line 2: a bracket in a sentence; write -LRB-"):
+        predict(model, str(tmp_path / "plain.txt"))
