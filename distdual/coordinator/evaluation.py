@@ -15,7 +15,7 @@ from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.kernels.rows import Floats
 from distdual.model.cv_scores import SMALLER_IS_BETTER, choose_score
-from distdual.model.predict import Asked, add_up, check_width, judge_of, predict_shard
+from distdual.model.predict import WantedExtras, add_up, check_width, judge_of, predict_shard
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import stated
 from distdual.report.round_log import Round
@@ -87,7 +87,7 @@ def open_evaluation(
 
         def measure(w: Floats) -> Scores:
             own.publish(next(versions), w)
-            told = [(judge, Asked())] * dataset.n_shards
+            told = [(judge, WantedExtras())] * dataset.n_shards
             parts = own.map_shards(predict_shard, range(dataset.n_shards), told)
             return add_up([part.score for part in parts]) or {}
 

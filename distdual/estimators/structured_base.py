@@ -10,7 +10,7 @@ from distdual.data.dataset import Dataset, check_labelled
 from distdual.errors import InputError
 from distdual.estimators.base import DualEstimator
 from distdual.estimators.inputs import Data, Given
-from distdual.model.predict import Asked, Part, add_up, judge_of, predict_shard
+from distdual.model.predict import Part, WantedExtras, add_up, judge_of, predict_shard
 
 
 class StructuredEstimator(DualEstimator):
@@ -22,7 +22,7 @@ class StructuredEstimator(DualEstimator):
         judge = judge_of(self._problem, names, data.classes) if scored else None
         with open_executor(ClusterConfig(), data, self._problem, self.client) as executor:
             executor.publish(0, self._w)
-            told = [(judge, Asked(top=top))] * data.n_shards
+            told = [(judge, WantedExtras(top=top))] * data.n_shards
             return list(executor.map_shards(predict_shard, range(data.n_shards), told))
 
     def _open(self, path: Any, given: Given) -> Data:

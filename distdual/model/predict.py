@@ -50,7 +50,7 @@ class Part(NamedTuple):
     best: Best | None = None
 
 
-class Asked(NamedTuple):
+class WantedExtras(NamedTuple):
     """What is wanted besides predictions."""
 
     scores: bool = False
@@ -72,7 +72,7 @@ class Predictor:
         self.problem = stated(model.problem)
         self.names = tuple(self.problem.describe()["classes"])
         self.classes = label_array(self.names)
-        self.wanted = Asked(scores or probabilities, top)
+        self.wanted = WantedExtras(scores or probabilities, top)
         self.probabilities = probabilities
         if probabilities and model.calibration is None:
             raise InputError(
@@ -288,7 +288,7 @@ def check_width(expected: int, dataset: Dataset) -> None:
 
 
 def predict_shard(
-    source: DatasetRef, problem: Problem, w: Floats, shard: int, told: tuple[Judge | None, Asked]
+    source: DatasetRef, problem: Problem, w: Floats, shard: int, told: tuple[Judge | None, WantedExtras]
 ) -> Part:
     """Predict one shard, and sum its scores if there is a judge, on a worker."""
     with streamed(source, shard) as loaded:
@@ -297,7 +297,7 @@ def predict_shard(
 
 
 def predicted_part(
-    problem: Problem, w: Floats, shard: Shard, labels: NDArray[Any], judge: Judge | None, wanted: Asked
+    problem: Problem, w: Floats, shard: Shard, labels: NDArray[Any], judge: Judge | None, wanted: WantedExtras
 ) -> Part:
     shard = problem.prepared(shard)
     predicted = problem.predict(w, shard)
