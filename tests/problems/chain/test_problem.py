@@ -421,7 +421,7 @@ def test_a_model_is_certified_verified_and_predicts_its_best_taggings(options, t
     assert distdual.verify(tmp_path / "m").certified
     out = tmp_path / "tags.csv"
     predict_to(Location(str(out)), str(tmp_path / "m"), str(tmp_path / "data"), top=3)
-    rows = list(csv.DictReader(out.open()))
+    rows = list(csv.DictReader(out.read_text().splitlines()))
     assert len(rows) == 48
     assert all(row["prediction"] == row["tagging 1"] for row in rows)
     assert all(float(row["score of tagging 1"]) >= float(row["score of tagging 2"]) for row in rows)
