@@ -94,7 +94,7 @@ def verify(
 @click.argument("model", shell_complete=complete_path)
 @click.argument("data", shell_complete=complete_path)
 @click.option("--out", required=True, metavar="DEST", help="File: .txt, .npy, .csv, .parquet or .zarr.")
-@click.option("--scores", is_flag=True, help="Write decision values, too: one a row, or one a class.")
+@click.option("--scores", is_flag=True, help="Write decision values, too: one per row, or one per class.")
 @click.option("--top", type=int, metavar="K", help="Write the K best classes of each row, or taggings, with scores.")
 @click.option("--probabilities", is_flag=True, help="Write a probability for each class; see `distdual calibrate`.")
 @array_options

@@ -79,9 +79,7 @@ def dry_run(config: Config) -> DryRun:
     dataset = open_dataset(data_of(config))
     problem = stand_in(problem_of(config, dataset), config.kernel, config.data.storage_options)
     if isinstance(problem, Multivariate):
-        raise InputError(
-            f"--dry-run foretells no run of a {problem.kind} problem, whose constraints are of all examples"
-        )
+        raise InputError(f"--dry-run cannot estimate a {problem.kind} problem, whose constraints involve all examples")
     prior_of(config, problem)
     start_of(config)
     slack = slack_of(config, dataset, problem)

@@ -100,7 +100,7 @@ def check_evaluable(training: Dataset, dataset: Dataset) -> None:
     check_same(of_dataset(training), dataset, f"{training.location} was", f"prepare it with --like {training.location}")
     if training.layout.numbering != dataset.layout.numbering:
         raise InputError(
-            f"{dataset.location}: its features are numbered otherwise than those of {training.location}; "
+            f"{dataset.location}: its features are numbered differently from those of {training.location}; "
             f"prepare it with --like {training.location}"
         )
     check_width(training.n_features, dataset)

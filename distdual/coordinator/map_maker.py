@@ -73,7 +73,7 @@ def stand_in(problem: Problem, kernel: KernelConfig | None, options: Mapping[str
         return problem
     check_takes_map(problem)
     if kernel.basis is None:
-        raise InputError("--dry-run foretells no run with an exact kernel; give kernel.basis")
+        raise InputError("--dry-run cannot estimate a run with an exact kernel; give kernel.basis")
     basis = open_dataset(Location(kernel.basis, options)).n_rows if isinstance(kernel.basis, str) else kernel.basis
     n_inputs = int(problem.describe()["n_features"])
     return mapped(problem, FourierMap(KernelFunction(kind="rbf", gamma=1.0), np.ones((n_inputs, -(-basis // 2)))))

@@ -135,7 +135,7 @@ def sweep_claimed(
     check_folds(folds, dataset)
     problem = problem_of(config, dataset)
     if isinstance(problem, LatentProblem):
-        raise InputError(f"problem.kind = {problem.kind!r}: latent problems have no sweeps; train each C by itself")
+        raise InputError(f"problem.kind = {problem.kind!r}: latent problems have no sweeps; train each C on its own")
     tell = watch or (lambda *_: None)
     with (
         RunLog(config.output.log) as runlog,

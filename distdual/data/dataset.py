@@ -208,7 +208,7 @@ class Texts(Mapping[str, str]):
         try:
             return content.decode()
         except UnicodeDecodeError as error:
-            raise InputError(f"{where} is no UTF-8: {error}") from None
+            raise InputError(f"{where} is not UTF-8 text: {error}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.dataset.layout.texts)

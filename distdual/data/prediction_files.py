@@ -145,7 +145,7 @@ def write_header(file: Any, n: int, dtype: np.dtype[Any]) -> None:
 def write_zarr(parts: Iterable[PredictionColumns], out: Location) -> int:
     """A group with an array a column; texts are codes, with the texts as the attribute `labels`."""
     if not out.is_empty():
-        raise InputError(f"{out}: already holds something; choose another place for the predictions")
+        raise InputError(f"{out}: is not empty; choose another place for the predictions")
     n, group, arrays = 0, None, {}
     labels: dict[str, dict[str, int]] = {}
     try:

@@ -90,7 +90,7 @@ def arrays_of_side(side: str, value: Any, where: str) -> dict[str, NDArray[Any]]
         try:
             array = np.asarray(part)
         except ValueError as error:
-            raise InputError(f"{where}: {name} is no array: {error}") from None
+            raise InputError(f"{where}: {name} is not an array: {error}") from None
         if array.dtype.name not in RUN_DTYPES:
             raise InputError(f"{where}: {name} is of type {array.dtype}; expected numbers or booleans")
         found[name] = array

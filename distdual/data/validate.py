@@ -59,7 +59,7 @@ def check_examples(block: Block, kind: str, spec: DataSpec, where: str) -> None:
         needed = form_name(ragged=spec.ragged, structured=spec.examples == "structures")
         raise InputError(f"{where}: the source holds {found}, but a {kind} problem needs {needed}")
     if block.tokens is not None and block.margin is not None:
-        raise InputError(f"{where}: a margin for each sequence has no meaning in a {kind} problem; leave it out")
+        raise InputError(f"{where}: a margin for each sequence does not apply to a {kind} problem; leave it out")
     if spec.own_format is not None and not block.runs:
         raise InputError(
             f"{where}: a {kind} problem needs {spec.examples}; prepare it from files of format {spec.own_format.name}"

@@ -1,6 +1,6 @@
 """LinearSVC and LinearSVR: SVC and SVR under scikit-learn's names, with its parameters.
 
-A parameter that the dual of the hinge loss has no use for is refused in `fit`, with what to use instead.
+A parameter that does not apply to the dual of the hinge loss is refused in `fit`, with what to use instead.
 """
 
 import math

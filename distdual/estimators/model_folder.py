@@ -30,7 +30,7 @@ def set_model(estimator: Any, model: Model) -> None:
     expected = model.problem.estimator
     if not trains(estimator, expected):
         use = f"distdual.{expected}" if expected else "distdual.predict"
-        raise InputError(f"a {model.problem.kind} model is no {type(estimator).__name__}; use {use}")
+        raise InputError(f"a {model.problem.kind} model is not for {type(estimator).__name__}; use {use}")
     if isinstance(model.problem, Mapped | Expanded) and "kernel" not in estimator.get_params():
         raise InputError(f"the model has a kernel, which {type(estimator).__name__} does not; use distdual.{expected}")
     about = model.problem.describe()

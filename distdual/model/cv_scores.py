@@ -60,7 +60,7 @@ def shared_names(scores: list[list[dict[str, float]]]) -> list[str]:
 
 def choose_score(names: list[str], chosen: str | None) -> str:
     if not names:
-        raise InputError(f"there is no score to choose C by: {NO_ANSWER}")
+        raise InputError(f"no score to choose C by: {NO_ANSWER}")
     if chosen is not None and chosen not in names:
         raise InputError(f"the score to choose by is one of {', '.join(names)}, got {chosen}")
     return chosen or names[0]

@@ -395,7 +395,7 @@ def read_text(location: Location, name: str) -> str:
     try:
         return location.read(name).decode()
     except UnicodeDecodeError as error:
-        raise InputError(f"{location}/{name}: no UTF-8: {error}") from None
+        raise InputError(f"{location}/{name}: not UTF-8 text: {error}") from None
 
 
 def read_json(location: Location, name: str) -> dict[str, Any]:

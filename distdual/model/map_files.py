@@ -30,7 +30,7 @@ def map_files(feature_map: FeatureMap) -> dict[str, bytes]:
 
 
 def read_map(location: Location, told: Mapping[str, Any], n_inputs: int) -> FeatureMap:
-    """The map that model.json tells of, its arrays checked."""
+    """The map that model.json describes, its arrays checked."""
     function = stored_function(told)
     made: FeatureMap
     if told["map"] == "fourier":
@@ -43,7 +43,7 @@ def read_map(location: Location, told: Mapping[str, Any], n_inputs: int) -> Feat
         made = NystroemMap(function, landmarks, factor, n_inputs)
     if (made.n_inputs, made.width) != (n_inputs, told["width"]):
         raise InputError(
-            f"{location}/{FOLDER}: maps {made.n_inputs} features to {made.width}, but model.json tells of {n_inputs} "
+            f"{location}/{FOLDER}: maps {made.n_inputs} features to {made.width}, but model.json describes {n_inputs} "
             f"and {told['width']}"
         )
     return made

@@ -272,7 +272,7 @@ def check_features(model: Model, dataset: Dataset) -> None:
     found, known = dataset.layout.numbering, model.data.numbering
     if found and known and found != known:
         raise InputError(
-            f"{dataset.location}: features are numbered otherwise than in the data set that the model was trained on, "
+            f"{dataset.location}: features are numbered differently from the data set that the model was trained on, "
             f"{model.data.url}; prepare it with --vocabulary, or --grammar, and that data set"
         )
     if model.preprocessing is not None:

@@ -35,5 +35,5 @@ def read_expansion(location: Location, told: Mapping[str, Any], problem: Problem
         )
     support = read_rows(location, f"{SUPPORT_FOLDER}/", problem.n_features)
     if support.n_rows != told["support"]:
-        raise InputError(f"{location}/support: {support.n_rows} rows, model.json tells of {told['support']}")
+        raise InputError(f"{location}/support: {support.n_rows} rows, model.json describes {told['support']}")
     return Expanded(problem, function, support)

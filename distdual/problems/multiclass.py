@@ -163,7 +163,7 @@ def check_loss_matrix(loss: list[Any], n_classes: int) -> None:
     except (TypeError, ValueError):
         matrix = np.empty(0)
     if matrix.shape != (n_classes, n_classes):
-        raise InputError(f"problem.loss must be {n_classes} rows of {n_classes} numbers, one a class")
+        raise InputError(f"problem.loss must be {n_classes} rows of {n_classes} numbers, one per class")
     if not (np.isfinite(matrix).all() and (matrix >= 0).all() and not matrix.diagonal().any()):
         raise InputError("problem.loss must be finite and not negative, and 0 where the prediction is right")
 

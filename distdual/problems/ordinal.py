@@ -61,7 +61,7 @@ class Ordinal(Problem):
         if sorted(self.order or self.classes) != sorted(self.classes):
             raise InputError(f"problem.order must name each label once, {', '.join(self.classes)}; got {self.order}")
         if not self.order and not all(map(is_number, self.classes)):
-            raise InputError(f"the labels {', '.join(self.classes)} are no numbers; give their order as problem.order")
+            raise InputError(f"the labels {', '.join(self.classes)} are not numbers; give their order as problem.order")
         check_choice("problem.loss", self.loss, ["all", "adjacent"])
         check_class_cost(self.class_cost, self.classes)
         if not 0 < self.bias < np.inf or not 0 < np.float32(self.bias) < np.inf:
@@ -122,7 +122,7 @@ class Ordinal(Problem):
         wrong = ((named & ~allowed) != 0).any(axis=1)
         if wrong.any():
             example = shard.first + chosen[np.argmax(wrong)]
-            raise InputError(f"the key of a constraint of example {example} names thresholds that it has not")
+            raise InputError(f"the key of a constraint of example {example} names thresholds that do not exist")
 
     def predict(self, w: Floats, shard: Shard) -> NDArray[np.int32]:
         classes = np.argsort(self.ranks)

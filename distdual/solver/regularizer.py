@@ -38,7 +38,7 @@ class Prior:
     def __post_init__(self) -> None:
         n = self.n_weights
         if self.mean is not None and (self.mean.shape != (n,) or not np.isfinite(self.mean).all()):
-            raise InputError(f"prior.mean must be {n} finite numbers, one a weight; got shape {self.mean.shape}")
+            raise InputError(f"prior.mean must be {n} finite numbers, one per weight; got shape {self.mean.shape}")
         if self.nonnegative is not None and len(self.nonnegative):
             lowest, highest = self.nonnegative.min(), self.nonnegative.max()
             if lowest < 0 or highest >= n:

@@ -337,7 +337,7 @@ class Solver:
         slots = self.insert(constraints, references=references)
         self.even = None
         if len(slots) < len(alpha):
-            raise InputError(f"solver.start: {len(alpha) - len(slots)} of its support constraints are there twice")
+            raise InputError(f"solver.start: {len(alpha) - len(slots)} of its support constraints are listed twice")
         self.cache.alpha.view[slots] = alpha
         self.bound()
 

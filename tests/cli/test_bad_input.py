@@ -137,7 +137,7 @@ def test_prepare_refuses_a_folder_with_other_files(
     (here / "dest").mkdir()
     (here / "dest" / "diary.txt").write_text("dear diary")
     ran = call(capsys, "prepare", npz()(here), "dest", "--problem", "binary", *flags)
-    assert_refused(ran, "dest", "already holds")
+    assert_refused(ran, "dest", "is not empty")
     assert [path.name for path in (here / "dest").iterdir()] == ["diary.txt"]
 
 

@@ -94,5 +94,5 @@ def test_inputs_that_a_run_refuses_are_refused(tmp_path: Path) -> None:
     "parts", [{"problem": {"kind": "multivariate"}}, {"kernel": {"kind": "rbf"}}], ids=["multivariate", "exact kernel"]
 )
 def test_runs_that_cannot_be_foretold_are_refused(tmp_path: Path, parts: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="--dry-run foretells no run"):
+    with pytest.raises(InputError, match="--dry-run cannot estimate"):
         dry_run(from_table(table(tmp_path, **parts)))

@@ -58,7 +58,7 @@ def test_what_names_constraints_is_rebuilt(problem, shard, good):
         (MULTICLASS, ROWS, keys((0,), (3,)), "3 is not from 0 to 2"),
         (MULTICLASS, ROWS, keys((-1,), (1,)), "-1 is not from 0 to 2"),
         (MULTICLASS, ROWS, keys((0, 1), ()), "2 numbers, expected 1"),
-        (CHAIN, SEQUENCES, keys((0,), (1, 1, 0, 2)), "is not one tag a token"),
+        (CHAIN, SEQUENCES, keys((0,), (1, 1, 0, 2)), "is not one tag per token"),
         (CHAIN, SEQUENCES, keys((0, 3), (1, 1, 0, 2)), "names a tag beyond"),
     ],
 )

@@ -120,7 +120,7 @@ def test_more_thresholds_than_bits_need_longer_keys():
 @pytest.mark.parametrize(("key", "example"), [([8], 0), ([-1], 0), ([1, 1], 0)], ids=["beyond", "negative", "two"])
 def test_a_forged_key_is_refused(key, example):
     problem, shard = Ordinal(n_features=4, classes=CLASSES), random_shard(n_features=4, n_classes=4)
-    with pytest.raises(InputError, match=r"names thresholds that it has not|2 numbers, expected 1"):
+    with pytest.raises(InputError, match=r"names thresholds that do not exist|2 numbers, expected 1"):
         problem.rebuilt(shard, np.array([example]), Keys(np.array([0, len(key)]), np.array(key, dtype=np.int32)))
 
 

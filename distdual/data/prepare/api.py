@@ -75,7 +75,7 @@ def prepare(
     those of the problem's own file format, such as `TreeOptions`. If anything fails, `dest` is as it was.
     """
     spec = data_spec(kind)
-    own_format, own = spec.own_format, own_options(kind, spec, options, storage_options)
+    own_format, own = spec.own_format, own_options(spec, options, storage_options)
     table = take_table_options(options)
     chosen = Options(kind=kind, **options)
     given = [sources] if isinstance(sources, Location | str | os.PathLike) else sources
@@ -188,7 +188,7 @@ def prepare_arrays(
         lengths = lengths_of(qid, "the arrays: qid")
     if data_spec(kind).ragged or lengths is not None:
         if margin is not None:
-            raise InputError(f"the arrays: a margin for each sequence has no meaning in a {kind} problem; leave it out")
+            raise InputError(f"the arrays: a margin for each sequence does not apply to a {kind} problem; leave it out")
         made = ragged(x, y, lengths)
         source = Source("the arrays", lambda: blocks_from_ragged(made, cost), width_of(made.x))
     else:
@@ -321,18 +321,14 @@ def data_spec(kind: str) -> DataSpec:
     return spec_of(kind)
 
 
-def own_options(
-    kind: str, spec: DataSpec, options: dict[str, Any], storage_options: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def own_options(spec: DataSpec, options: dict[str, Any], storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
     """The options of the problem's own format, taken out of `options`; those of other formats are refused."""
     names = [field.name for field in fields(spec.own_format.options)] if spec.own_format else []
     own = {name: options.pop(name, None) for name in names}
     for cls, other in OWN_FORMATS.items():
         for name in [field.name for field in fields(other.options) if field.name in options]:
             if options.pop(name) is not None:
-                raise InputError(
-                    f"{name} has no meaning in a {kind} problem, only in a {cls.kind} problem; leave it out"
-                )
+                raise InputError(f"{name} applies only to a {cls.kind} problem; leave it out")
     if spec.own_format and (stored := own[spec.own_format.inherited]) is not None:
         own[spec.own_format.inherited] = as_location(stored, storage_options)
     return own
@@ -340,10 +336,8 @@ def own_options(
 
 def check_conll(format: str | None, kind: str, spec: DataSpec, labels: list[Location]) -> None:
     if format not in (None, "conll"):
-        raise InputError(f"templates and vocabulary are for conll text, but the format is said to be {format}")
+        raise InputError(f"templates and vocabulary are for conll text, but the format given is {format}")
     if spec.examples != "sequences":
-        raise InputError(
-            f"conll text holds tagged sequences, for a chain problem; a {kind} problem has no use for them"
-        )
+        raise InputError(f"conll text holds tagged sequences, for a chain problem; a {kind} problem does not use them")
     if labels:
         raise InputError("conll text holds its tags in a column; leave the files of labels out")

@@ -77,7 +77,7 @@ class Appender(DatasetWriter):
     def _learn(self, label: str, where: str) -> None:
         if label not in self.codes:
             names = ", ".join(self.codes)
-            raise InputError(f"{where}: the label {label!r} is none of those in the data set: {names}")
+            raise InputError(f"{where}: the label {label!r} is not one of those in the data set: {names}")
 
     def _write_texts(self) -> "tuple[dict[str, int], dict[str, zarr.Array[Any]]]":
         assert self.layout is not None

@@ -32,7 +32,7 @@ def found_at(location: Location, *, overwrite: bool) -> There | None:
             return There(version, separator_at(location))
         if is_interrupted(location):
             return None
-    raise InputError(f"{location}: already holds something; choose an empty destination")
+    raise InputError(f"{location}: is not empty; choose an empty destination")
 
 
 def is_interrupted(location: Location) -> bool:

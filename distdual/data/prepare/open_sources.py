@@ -56,7 +56,7 @@ def file_sources(given: Files, kind: str, spec: DataSpec) -> list[Source]:
     for cls, other in OWN_FORMATS.items():
         if format == other.name:
             raise InputError(
-                f"format {format} holds {other.holds}, for a {cls.kind} problem; a {kind} problem has no use for them"
+                f"format {format} holds {other.holds}, for a {cls.kind} problem; a {kind} problem does not use them"
             )
     if spec.examples in ("bags", "queries") and format == "svmlight":
         format = "svmhmm"  # the same text, in which qid names the bag or the query

@@ -52,7 +52,7 @@ def text_like(
     if templates is not None or vocabulary is not None:
         raise InputError(f"{like.name} decides templates and vocabulary; leave these out")
     if not like.preprocessing.recipe:
-        raise InputError(f"{like.name}: was not made of conll text, so it has no vocabulary and no templates")
+        raise InputError(f"{like.name}: was not made from conll text, so it has no vocabulary and no templates")
     made = templates_from(like.preprocessing.recipe)
     if made.hash_bits is not None:
         return text_of(files, made, Hashing(made.hash_bits), like.labels)
@@ -93,7 +93,7 @@ def text_to_predict(
 def made_with(dataset: Dataset) -> Templates:
     """The templates that a data set was made with."""
     if not dataset.layout.recipe:
-        raise InputError(f"{dataset.location}: was not made of conll text, so it has no vocabulary and no templates")
+        raise InputError(f"{dataset.location}: was not made from conll text, so it has no vocabulary and no templates")
     return templates_from(dataset.layout.recipe)
 
 
@@ -213,7 +213,7 @@ class Reader:
         for name, column in wanted.items():
             if column > len(fields):
                 raise InputError(
-                    f"{self.name}, line {number}: {len(fields)} columns, but {name} is said to be column {column}"
+                    f"{self.name}, line {number}: {len(fields)} columns, but {name} is given as column {column}"
                 )
         if self.tagged and self.made.tag is None:
             self._check_last(len(fields))

@@ -68,7 +68,7 @@ def from_json(file: Location) -> Iterator[Example]:
             try:
                 told = json.loads(line)
             except ValueError as error:
-                raise InputError(f"{file}, line {number}: no JSON: {error}") from None
+                raise InputError(f"{file}, line {number}: not JSON: {error}") from None
             if not isinstance(told, dict) or "x" not in told or set(told) - set(Example._fields):
                 raise InputError(f"{file}, line {number}: expected an object with x, and maybe y and cost")
             yield Example(**told)
@@ -81,7 +81,7 @@ def from_npz(file: Location) -> Iterator[Example]:
     except BAD_ZIP as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{file}: no .npz file of plain arrays: {error}") from None
+        raise InputError(f"{file}: not an .npz file of plain arrays: {error}") from None
     cost = arrays.pop("cost", None)
     cuts = {name: arrays.pop(name + INDPTR, None) for name in list(arrays) if not name.endswith(INDPTR)}
     for name in arrays:

@@ -182,7 +182,7 @@ def expand_ranges(text: Any) -> list[Template]:
 def terms_of(part: str, text: str) -> list[Term]:
     match = TERM.fullmatch(part)
     if match is None:
-        raise InputError(f"template {text!r}: {part!r} is no term; expected one such as word[0] or word.suffix:3[-1]")
+        raise InputError(f"template {text!r}: {part!r} is not a term; expected one like word[0] or word.suffix:3[-1]")
     low = int(match["low"])
     offsets = span(low, low if match["high"] is None else int(match["high"]), text)
     if max(abs(offsets[0]), abs(offsets[-1])) > FARTHEST:

@@ -62,7 +62,7 @@ def open_zarr(place: Location) -> Any:
     except (zarr.errors.GroupNotFoundError, zarr.errors.NodeTypeValidationError, *UNREADABLE) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{place}: is no Zarr array or group ({error})") from None
+        raise InputError(f"{place}: is not a Zarr array or group ({error})") from None
 
 
 def member(found: Any, name: str, place: Location) -> Any:

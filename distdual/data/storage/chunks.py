@@ -70,7 +70,7 @@ class Chunks:
             except FileNotFoundError:
                 raise InputError(
                     f"{where}: the chunk is missing: the data set was replaced after it was opened, or it is damaged; "
-                    "begin again, or prepare it again"
+                    "start again, or prepare it again"
                 ) from None
 
         n_bytes = total = 0

@@ -225,7 +225,7 @@ class Chain(Problem):
 def check_tag_cost(tag_cost: Mapping[str, float], classes: tuple[str, ...]) -> None:
     for tag, cost in tag_cost.items():
         if tag not in classes:
-            raise InputError(f"problem.tag_cost names {tag!r}, which is no tag of the data set")
+            raise InputError(f"problem.tag_cost names {tag!r}, which is not a tag of the data set")
         if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < np.inf:
             raise InputError(f"problem.tag_cost of {tag!r} must be a number of at least 0, got {cost!r}")
 
@@ -239,6 +239,6 @@ def check_keys(tokens: Ints, chosen: Ints, keys: Keys, n_tags: int) -> None:
     """Kernels trust keys; these may come from a file."""
     wrong = np.diff(keys.indptr) != np.diff(tokens)[chosen]
     if wrong.any():
-        raise InputError(f"the key of a constraint of sequence {chosen[np.argmax(wrong)]} is not one tag a token")
+        raise InputError(f"the key of a constraint of sequence {chosen[np.argmax(wrong)]} is not one tag per token")
     if len(keys.values) and not (keys.values.min() >= 0 and keys.values.max() < n_tags):
         raise InputError(f"a key names a tag beyond the {n_tags} there are")

@@ -118,7 +118,7 @@ class LatentChain(LatentProblem):
         wrong = np.diff(keys.indptr) != 2 * size
         if wrong.any():
             at = shard.first + chosen[np.argmax(wrong)]
-            raise InputError(f"the key of a constraint of sequence {at} is not two sub-states a token")
+            raise InputError(f"the key of a constraint of sequence {at} is not two sub-states per token")
         n_states = len(self.classes) * self.substates
         if len(keys.values) and not (keys.values.min() >= 0 and keys.values.max() < n_states):
             raise InputError(f"a key names a sub-state beyond the {n_states} there are")
@@ -128,7 +128,7 @@ class LatentChain(LatentProblem):
         differ = np.flatnonzero(self.rebase(shard, chosen, keys).values != keys.values)
         if len(differ):
             at = chosen[np.searchsorted(keys.indptr, differ[0], side="right") - 1]
-            raise InputError(f"sequence {shard.first + at} has other latent values than a key of it says")
+            raise InputError(f"sequence {shard.first + at} has other latent values than its key says")
 
     def impute(self, w: Floats, shard: Shard) -> Int32s:
         path = np.empty(len(shard.y), dtype=np.int32)
@@ -149,7 +149,7 @@ class LatentChain(LatentProblem):
 
     def check_latent(self, shard: Shard) -> None:
         if len(latent_of(shard)) != len(shard.y):
-            raise InputError(f"shard {shard.number}: the model has not one latent value a token")
+            raise InputError(f"shard {shard.number}: the model does not have one latent value per token")
         check_range(shard, shard.y * self.substates, (shard.y + 1) * self.substates, shard.tokens)
 
     def draw(self, shard: Shard, seed: int) -> Int32s:

@@ -66,7 +66,7 @@ class Multivariate(Problem):
         check_choice("problem.loss", self.loss, LOSSES)
         check_bias(self.bias)
         if self.loss == "auc" and self.bias:
-            raise InputError("problem.bias has no part in problem.loss = 'auc', which compares scores; leave it out")
+            raise InputError("problem.bias does not apply to problem.loss = 'auc', which compares scores; leave it out")
         if (self.k > 0) != self.loss.endswith("@k") or self.k < 0:
             raise InputError(f"problem.k is for 'precision@k' and 'recall@k', at least 1; got k = {self.k}")
 
@@ -136,7 +136,7 @@ class Multivariate(Problem):
     def weights_of(self, keys: Keys) -> Floats:
         """(n, n_weights) the weights of keys, which may be forged."""
         if (np.diff(keys.indptr) != 2 * self.n_weights).any():
-            raise InputError(f"the key of a constraint of the whole data set is no {self.n_weights} weights")
+            raise InputError(f"the key of a constraint of the whole data set does not hold {self.n_weights} weights")
         found: Floats = keys.values.view(np.float64).reshape(-1, self.n_weights)
         if not np.isfinite(found).all():
             raise InputError("the key of a constraint of the whole data set holds weights that are not finite")

@@ -119,7 +119,7 @@ class Cfg(Problem):
             words_of(shard), tokens, trees.indptr, trees.values, emission, weights, *told, slack, indptr, keys
         )
         if bad >= 0:
-            raise InputError(f"shard {shard.number}, row {bad}: the tree is no derivation of the grammar")
+            raise InputError(f"shard {shard.number}, row {bad}: the tree is not a derivation of the grammar")
         return Offenders(slack, Keys(indptr, keys[: indptr[-1]].copy()))
 
     def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:  # noqa: ARG002 - known from the shard alone
@@ -189,7 +189,7 @@ class Cfg(Problem):
         told = (trees.indptr, trees.values, chosen, keys.indptr, keys.values, self.rules, self.loss == "span")
         bad = find_losses(words_of(shard), bounds_of(shard), *told, losses)
         if bad >= 0:
-            raise InputError(f"the key of a constraint of sentence {chosen[bad]} is no derivation of its words")
+            raise InputError(f"the key of a constraint of sentence {chosen[bad]} is not a derivation of its words")
         return losses
 
     def _weights(self, w: Floats) -> tuple[Floats, Weights]:
@@ -204,8 +204,8 @@ class Cfg(Problem):
         outside = trees.values[trees.indptr[:-1]] == OUTSIDE
         if outside.any():
             raise InputError(
-                f"shard {shard.number}, row {int(np.argmax(outside))}: the grammar does not know the tree; "
-                "train on the data set that the grammar was read off"
+                f"shard {shard.number}, row {int(np.argmax(outside))}: the grammar cannot derive the tree; "
+                "train on the data set that the grammar was read from"
             )
         return trees
 
@@ -231,7 +231,7 @@ def words_at(shard: Shard, i: int) -> list[str]:
     try:
         words = shard.runs["text"].of(i).tobytes().decode().split(" ")
     except UnicodeDecodeError as error:
-        raise InputError(f"{where} are no UTF-8: {error}") from None
+        raise InputError(f"{where} are not UTF-8 text: {error}") from None
     if len(words) != n:
         raise InputError(f"{where} are {len(words)}, expected {n}")
     return words

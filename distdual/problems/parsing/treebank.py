@@ -67,9 +67,9 @@ class TreeOptions:
 def open_treebank(files: Sequence[Location], told: TreeOptions, options: Options) -> Opened:
     """Sources of sentences, once the grammar and the vocabulary are known."""
     if options.scale != "none":
-        raise InputError(f"scale {options.scale!r} has no meaning for words; leave it out")
+        raise InputError(f"scale {options.scale!r} does not apply to words; leave it out")
     if options.n_features is not None:
-        raise InputError("n_features has no meaning for words: the vocabulary decides; leave it out")
+        raise InputError("n_features does not apply to words: the vocabulary decides; leave it out")
     reading = told.reading()
     if told.grammar is None:
         grammar, vocabulary = collect(files, reading, told.max_length, options)
@@ -123,7 +123,7 @@ def collect(
                 builder.add(tree)
                 seen.update((str(leaf.below), leaf.label) for leaf in tree.leaves())
     if not seen:
-        raise InputError(f"{', '.join(map(str, files))}: there are no trees to read a grammar off")
+        raise InputError(f"{', '.join(map(str, files))}: there are no trees to read a grammar from")
     words = Counter[str]()
     for (word, _), count in seen.items():
         words[word] += count
@@ -136,7 +136,7 @@ def collect(
 
 def check_symbols(tree: Tree, where: str) -> None:
     if tree.label == UNKNOWN_TAG:
-        raise InputError(f"{where}: the label {UNKNOWN_TAG} stands for labels that a grammar does not know; rename it")
+        raise InputError(f"{where}: the label {UNKNOWN_TAG} stands for labels missing from a grammar; rename it")
     for child in tree.children:
         check_symbols(child, where)
 

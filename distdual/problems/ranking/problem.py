@@ -98,7 +98,7 @@ class Ranking(Problem):
             wrong = np.isin(np.arange(len(chosen)), np.repeat(np.arange(len(chosen)), lengths)[beyond])
         if wrong.any():
             query = shard.first + chosen[np.argmax(wrong)]
-            raise InputError(f"the key of a constraint of query {query} is no place and reach for each document")
+            raise InputError(f"the key of a constraint of query {query} lacks a place and a reach for each document")
 
     def predict(self, w: Floats, shard: Shard) -> Floats:
         """(n_documents,) scores: the higher, the better the rank."""

@@ -115,12 +115,12 @@ def check_latent(trial: Trial) -> str:
         complete = complete and listed
         for h in every:
             if not problem.is_latent(case.x, case.y_true, h):
-                raise Broken(f"draw_one or impute_one gives {h!r} for example {case.i}, which is_latent does not know")
+                raise Broken(f"draw_one or impute_one gives {h!r} for example {case.i}, which is_latent rejects")
             if not problem.is_output(case.x, problem.complete(case.y_true, h)):
-                raise Broken(f"complete(y_true, {h}) of example {case.i} is not known to is_output or outputs")
+                raise Broken(f"complete(y_true, {h}) of example {case.i} is rejected by is_output or not in outputs")
         found = problem.impute_one(case.w, case.x, case.y_true)
         if not problem.is_latent(case.x, case.y_true, found):
-            raise Broken(f"impute_one gives {found!r} for example {case.i}, which is_latent does not know")
+            raise Broken(f"impute_one gives {found!r} for example {case.i}, which is_latent rejects")
         right = [problem.complete(case.y_true, h) for h in every]
         scores = [trial.score(case, y) for y in right]
         own = problem.complete(case.y_true, found)
@@ -141,7 +141,7 @@ def check_outputs(trial: Trial) -> str:
         if key != again:
             raise Broken(f"decode and encode turn the output {key} of example {case.i} into {again}")
         if not problem.is_output(case.x, problem.decode(key)):
-            raise Broken(f"argmax gives {key} for example {case.i}, which is_output or outputs does not know")
+            raise Broken(f"argmax gives {key} for example {case.i}, which is_output rejects or outputs lacks")
         if not all(-(2**31) <= part < 2**31 for part in key):
             raise Broken(f"encode gives {key} for example {case.i}; each number must fit 32 bits")
     return "outputs come back from the whole numbers that name them"
@@ -181,7 +181,7 @@ def check_argmax(trial: Trial) -> str:
             if not reached >= best - slip:
                 name = f"{problem.encode(other)} has {best:.6g}"
                 if most is not None:
-                    raise Broken(f"the bound {bound:.6g} of example {case.i} is no upper bound: {name}")
+                    raise Broken(f"the bound {bound:.6g} of example {case.i} is not an upper bound: {name}")
                 given = f"it gives {problem.encode(y)} with {found:.6g}"
                 raise Broken(f"argmax is not the best for example {case.i}: {given}, {name}")
     how = "all outputs" if complete else "some outputs only: define outputs(x) for a complete check"

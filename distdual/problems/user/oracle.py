@@ -160,7 +160,7 @@ def checked_bounds(problem: "UserProblem", shard: Shard, asked: Ints, slack: Flo
         k = int(wrong[0])
         short = f"the bound of argmax is {own[k] - bound[k]:.6g} below the value of its own output"
         raise InputError(
-            f"{problem.kind}: example {shard.first + asked[k]}: {short}, so it is no upper bound; correct it"
+            f"{problem.kind}: example {shard.first + asked[k]}: {short}, so it is not an upper bound; correct it"
         )
     return np.maximum(own, bound)
 

@@ -1,4 +1,4 @@
-"""A time limit for a user's Python code, which would else hang a scan for ever.
+"""A time limit for a user's Python code, which could otherwise hang a scan forever.
 
 A thread looks at what runs and raises OvertimeError in a thread whose time is up. Python code notices it at its next
 instruction; code that waits in C, such as a read from a socket, only when that returns: `cluster.scan_timeout` ends a

@@ -341,7 +341,7 @@ def test_one_part_finished_by_a_run_that_was_killed_is_replaced(tmp_path):
 def test_what_is_already_there_is_kept_unless_told_otherwise(tmp_path, options):
     prepare_arrays(X, Y, tmp_path / "dest", "binary", **options)
     files = sorted(tmp_path.rglob("*"))
-    with pytest.raises(InputError, match="already holds something"):
+    with pytest.raises(InputError, match="is not empty"):
         prepare_arrays(X[:50], Y[:50], tmp_path / "dest", "binary", **options)
     assert sorted(tmp_path.rglob("*")) == files
     written = prepare_arrays(X[:50], Y[:50], tmp_path / "dest", "binary", overwrite=True, **options)

@@ -84,7 +84,7 @@ def test_a_run_goes_on_with_the_shards_it_began_with(location):
 REFUSED = {
     "a third label": (
         lambda x, y: (x, np.where(y == "no", "maybe", y), {}),
-        r"the label 'maybe' is none of .* no, yes",
+        r"the label 'maybe' is not one of .* no, yes",
     ),
     "fewer features": (lambda x, y: (x[:, :3], y, {}), r"dense rows of 3 features, but n_features is 4"),
     "sparse features": (
@@ -152,7 +152,7 @@ def test_text_is_appended_in_the_features_and_tags_that_are_there(tmp_path):
     last = dataset.read(dataset.n_shards - 1).shard
     assert (dataset.n_examples, dataset.n_features) == (3, 4)
     assert np.diff(last.x.indptr).tolist() == [1, 0]  # the bird is a new word
-    with pytest.raises(InputError, match="'VBZ' is none of those in the data set: DT, NN"):
+    with pytest.raises(InputError, match="'VBZ' is not one of those in the data set: DT, NN"):
         prepare(tmp_path / "three.txt", place, "chain", format="conll", append=True)
     with pytest.raises(InputError, match="append takes the templates of the data set itself"):
         prepare(tmp_path / "two.txt", place, "chain", templates=told, append=True)

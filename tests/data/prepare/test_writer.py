@@ -128,7 +128,7 @@ while True:
 class TestDestination:
     def test_a_data_set_is_not_replaced_unless_told_to(self, location):
         write_dataset(location, "binary", [dense_block()])
-        with pytest.raises(InputError, match=rf"^{location}: already holds something; choose an empty destination$"):
+        with pytest.raises(InputError, match=rf"^{location}: is not empty; choose an empty destination$"):
             write_dataset(location, "binary", [dense_block(4)])
         assert open_dataset(location).n_examples == 8
         write_dataset(location, "binary", [dense_block(4)], overwrite=True)
@@ -148,7 +148,7 @@ class TestDestination:
     def test_a_data_set_with_a_damaged_table_can_be_overwritten(self, location):
         write_dataset(location, "binary", [dense_block()])
         location.write("lengths/c/0/0", b"junk")
-        with pytest.raises(InputError, match="already holds something"):
+        with pytest.raises(InputError, match="is not empty"):
             write_dataset(location, "binary", [dense_block()])
         write_dataset(location, "binary", [dense_block(4)], overwrite=True)
         assert open_dataset(location).n_examples == 4
@@ -156,7 +156,7 @@ class TestDestination:
     @pytest.mark.parametrize("overwrite", [False, True])
     def test_what_is_not_ours_is_never_deleted(self, location, overwrite):
         location.write("letter.txt", b"dear")
-        with pytest.raises(InputError, match="already holds something"):
+        with pytest.raises(InputError, match="is not empty"):
             write_dataset(location, "binary", [dense_block()], overwrite=overwrite)
         assert location.read("letter.txt") == b"dear"
 
@@ -164,13 +164,13 @@ class TestDestination:
     @pytest.mark.parametrize("folder", ["weather", "incomplete"])
     def test_a_zarr_group_of_somebody_else_is_never_deleted(self, tmp_path, folder, overwrite):
         zarr.create_group(str(tmp_path / folder), attributes={"title": "weather"})
-        with pytest.raises(InputError, match="already holds something"):
+        with pytest.raises(InputError, match="is not empty"):
             write_dataset(Location(str(tmp_path / folder)), "binary", [dense_block()], overwrite=overwrite)
         assert (tmp_path / folder / "zarr.json").exists()
 
     def test_a_file_in_the_way_is_an_error(self, tmp_path):
         (tmp_path / "file").write_text("x")
-        with pytest.raises(InputError, match="already holds something"):
+        with pytest.raises(InputError, match="is not empty"):
             write_dataset(Location(str(tmp_path / "file")), "binary", [dense_block()], overwrite=True)
         assert (tmp_path / "file").read_text() == "x"
 

@@ -180,9 +180,9 @@ def test_a_damaged_vocabulary_is_told(tmp_path: Path) -> None:
     [
         ("a N x\nb N\n", TABLE, "line 2: 2 columns, but the lines before it have 3"),
         (CONLLU, {**UPOS, "conllu": False}, "line 2: 5 columns, but the lines before it have 6; if this is CoNLL-U"),
-        ("a\n", {"templates": ["word[0]"]}, "line 1: 1 columns, but tag is said to be column 2"),
+        ("a\n", {"templates": ["word[0]"]}, "line 1: 1 columns, but tag is given as column 2"),
         ("a x\n", TABLE, "templates look at pos, column 2, which as the last holds the tag"),
-        ("a N x\n", {**TABLE, "columns": {"word": 1, "pos": 5}}, "line 1: 3 columns, but pos is said to be column 5"),
+        ("a N x\n", {**TABLE, "columns": {"word": 1, "pos": 5}}, "line 1: 3 columns, but pos is given as column 5"),
         ("a\t\tx\n", {"templates": ["word[0]"]}, "line 1: column 2 is empty"),
         ("one\tGo\tgo\tVERB\n", UPOS, "line 1: expected the number of a token, found 'one'"),
         ("\n\n", TABLE, "there are no examples"),
@@ -219,7 +219,7 @@ def test_text_without_blank_lines_is_not_read_whole(tmp_path: Path, monkeypatch:
         ({"templates": TABLE, "format": "svmlight"}, "templates and vocabulary are for conll text"),
         ({"templates": TABLE, "labels": ["y.npy"]}, "conll text holds its tags in a column"),
         ({"vocabulary": "elsewhere"}, "there is no data set"),
-        ({"templates": TABLE, "min_count": 2}, "min_count has no meaning in a chain problem"),
+        ({"templates": TABLE, "min_count": 2}, "min_count applies only to"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(
@@ -238,7 +238,7 @@ def test_only_chains_take_text_and_only_text_has_a_vocabulary(tmp_path: Path) ->
         ):
             prepare(text, tmp_path / "set", kind, templates=TABLE)
     prepare(put(tmp_path, "1 qid:1 1:1\n2 qid:2 2:1\n", "words.txt"), tmp_path / "words", "chain")
-    with pytest.raises(InputError, match="was not made of conll text"):
+    with pytest.raises(InputError, match="was not made from conll text"):
         prepare(text, tmp_path / "set", "chain", vocabulary=tmp_path / "words")
 
 
@@ -271,7 +271,7 @@ def test_text_with_a_vocabulary_of_its_own_is_refused_by_a_model(tmp_path: Path)
     model = str(tmp_path / "model")
     config = {"data": {"url": str(tmp_path / "train")}, "problem": {"kind": "chain"}, "output": {"url": model}}
     train({**config, "solver": {"gap": 0.1}})
-    with pytest.raises(InputError, match="features are numbered otherwise than in the data set"):
+    with pytest.raises(InputError, match="features are numbered differently from the data set"):
         predict(model, str(tmp_path / "other"))
 
 

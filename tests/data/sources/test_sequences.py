@@ -187,7 +187,7 @@ def npz(path: Any, **changes: Any) -> Any:
         ({"tokens": None, "cost": None}, "single rows, but a chain problem needs sequences"),
         ({"cost": np.ones(3)}, "ends after 3 entries"),
         ({"cost": np.ones(9)}, "more than the 8 entries"),
-        ({"margin": np.ones(24)}, "no meaning in a chain problem"),
+        ({"margin": np.ones(24)}, "does not apply to a chain problem"),
     ],
 )
 def test_bad_sequences_are_refused(tmp_path, changes, message):

@@ -63,8 +63,8 @@ def test_letters_without_case_are_letters() -> None:
     [
         ({}, "templates: templates is missing"),
         ({"templates": []}, "templates is empty; name at least one"),
-        ({"templates": ["word"]}, "'word' is no term; expected one such as word[0]"),
-        ({"templates": ["word[0]|"]}, "template 'word[0]|': '' is no term"),
+        ({"templates": ["word"]}, "'word' is not a term; expected one like word[0]"),
+        ({"templates": ["word[0]|"]}, "template 'word[0]|': '' is not a term"),
         ({"templates": [3]}, "a template is a string such as 'word[0]', got 3"),
         ({"templates": ["word.upper[0]"]}, "unknown view 'upper'; there are lower, shape"),
         ({"templates": ["word.suffix[0]"]}, "suffix needs a length, such as suffix:3"),

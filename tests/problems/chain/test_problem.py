@@ -214,7 +214,7 @@ def test_columns_past_two_billion_are_named_in_64_bits():
     [
         ({"classes": ("a",)}, "two tags or more"),
         ({"rescaling": "both"}, "problem.rescaling"),
-        ({"tag_cost": {"x": 1.0}}, "names 'x', which is no tag"),
+        ({"tag_cost": {"x": 1.0}}, "names 'x', which is not a tag"),
         ({"tag_cost": {"n": -1.0}}, "at least 0"),
         ({"tag_cost": {"n": 2.0}, "rescaling": "slack"}, "same problem.tag_cost"),
     ],

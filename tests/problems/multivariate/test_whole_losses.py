@@ -87,7 +87,7 @@ def test_the_weights_of_a_key_come_back():
 
 @pytest.mark.parametrize(
     ("values", "words"),
-    [([1, 2, 3], "is no 2 weights"), (np.array([np.nan, 1.0]).view(np.int32).tolist(), "not finite")],
+    [([1, 2, 3], "does not hold 2 weights"), (np.array([np.nan, 1.0]).view(np.int32).tolist(), "not finite")],
     ids=["short", "not a number"],
 )
 def test_a_forged_key_is_refused(values, words):
@@ -99,7 +99,7 @@ def test_a_forged_key_is_refused(values, words):
     ("options", "words"),
     [
         ({"loss": "mcc"}, "problem.loss must be one of"),
-        ({"loss": "auc", "bias": 1.0}, "problem.bias has no part"),
+        ({"loss": "auc", "bias": 1.0}, "problem.bias does not apply"),
         ({"loss": "precision@k"}, "problem.k is for"),
         ({"loss": "f1", "k": 3}, "problem.k is for"),
         ({"classes": ("1", "2", "3")}, "two labels"),

@@ -128,7 +128,7 @@ def test_training_on_trees_outside_the_grammar_is_refused(prepared, tmp_path, ca
     told = f'data.url = "{tmp_path}/odd"\nproblem.kind = "cfg"\noutput.url = "{tmp_path}/model"\n'
     (tmp_path / "run.toml").write_text(told)
     ran = call(capsys, "train", tmp_path / "run.toml")
-    assert_refused(ran, "row 0", "the grammar does not know the tree")
+    assert_refused(ran, "row 0", "the grammar cannot derive the tree")
 
 
 @pytest.mark.parametrize("kind", ["chain", "cfg"])

@@ -1,4 +1,4 @@
-"""Grammars: read off trees, written as text, and a tree comes back from its derivation as it was."""
+"""Grammars: read from trees, written as text, and a tree comes back from its derivation as it was."""
 
 import pytest
 from hypothesis import given

@@ -71,7 +71,7 @@ def test_thousands_of_documents_take_no_square_of_time():
 def test_a_forged_key_is_refused(key, example):
     problem, shard = Ranking(n_features=3), queries(0, [3, 1, 2, 3])
     keys = Keys(np.array([0, 2, 2 + len(key)]), np.array([1, 1, *key], dtype=np.int32))
-    with pytest.raises(InputError, match=f"query {30 + example} is no place and reach"):
+    with pytest.raises(InputError, match=f"query {30 + example} lacks a place and a reach"):
         problem.rebuilt(shard, np.array([1, example]), keys)
 
 

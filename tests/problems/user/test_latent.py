@@ -190,8 +190,8 @@ def test_check_problem_tries_latent_values(capsys):
     ("cls", "check", "sentence"),
     [
         (Stubborn, "latent", r"impute_one is not the best for example \d+: it gives 0 with .*, 1 has"),
-        (Inventive, "latent", "impute_one gives 7 for example 0, which is_latent does not know"),
-        (Beyond, "latent", r"complete\(y_true, 2\) of example 0 is not known to is_output or outputs"),
+        (Inventive, "latent", "impute_one gives 7 for example 0, which is_latent rejects"),
+        (Beyond, "latent", r"complete\(y_true, 2\) of example 0 is rejected by is_output or not in outputs"),
         (Picky, "loss", r"loss\(y, y\) is 1 for the right output of example 0"),
     ],
 )
