@@ -9,6 +9,7 @@ from distdual.data.storage.location import Location
 from distdual.errors import InputError
 from distdual.model.io import CHECKPOINT, MANIFEST, Model, load_model, read_about, read_certificate
 from distdual.model.replace_files import current
+from distdual.problems.ranking.problem import Ranking
 from distdual.problems.registry import is_own
 
 
@@ -33,11 +34,12 @@ def describe(location: Location) -> dict[str, Any]:
 
 def describe_dataset(dataset: Dataset) -> dict[str, Any]:
     layout = dataset.layout
+    examples, rows = ("queries", "documents") if layout.kind == Ranking.kind else ("examples", "tokens")
     return {
         "what": "data set",
         "kind": layout.kind,
-        "examples": dataset.n_examples,
-        **({"tokens": dataset.n_rows} if layout.ragged else {}),
+        examples: dataset.n_examples,
+        **({rows: dataset.n_rows} if layout.ragged else {}),
         "features": layout.n_features,
         "storage": "sparse" if layout.sparse else "dense",
         "values": dataset.n_values,

@@ -80,7 +80,7 @@ def check_form(dataset: AnyDataset, problem: Problem | type[Problem]) -> None:
     spec = problem.data_spec
     if not spec.takes(ragged=dataset.ragged, structured=dataset.structured):
         found = form_name(ragged=dataset.ragged, structured=dataset.structured)
-        needed = form_name(ragged=spec.ragged, structured=spec.examples == "structures")
+        needed = spec.form
         raise InputError(f"{dataset.location}: the data set holds {found}, but a {problem.kind} problem needs {needed}")
 
 

@@ -64,6 +64,11 @@ class DataSpec:
         """True if an example has several rows of features."""
         return self.examples not in ("rows", "structures")
 
+    @property
+    def form(self) -> str:
+        """What examples are, in words for messages."""
+        return "single rows" if self.examples == "rows" else self.examples
+
     def takes(self, *, ragged: bool, structured: bool) -> bool:
         """Whether the problem can work on a data set of such examples."""
         if structured:
@@ -72,5 +77,5 @@ class DataSpec:
 
 
 def form_name(*, ragged: bool, structured: bool) -> str:
-    """What examples are, in words for messages."""
+    """What the examples of some data are, whatever they stand for, in words for messages."""
     return "structures" if structured else "sequences" if ragged else "single rows"

@@ -56,7 +56,7 @@ def check_examples(block: Block, kind: str, spec: DataSpec, where: str) -> None:
     ragged = block.tokens is not None
     if not spec.takes(ragged=ragged, structured=block.structured):
         found = form_name(ragged=ragged, structured=block.structured)
-        needed = form_name(ragged=spec.ragged, structured=spec.examples == "structures")
+        needed = spec.form
         raise InputError(f"{where}: the source holds {found}, but a {kind} problem needs {needed}")
     if block.tokens is not None and block.margin is not None:
         raise InputError(f"{where}: a margin for each sequence does not apply to a {kind} problem; leave it out")

@@ -1,6 +1,6 @@
 """Blocks of whole sequences from runs of tokens."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,30 @@ class TokenRun(NamedTuple):
 
     block: Block
     begins: Bools
+
+
+class Names:
+    """The names of the sequences of one file, each of which may name one sequence."""
+
+    def __init__(self) -> None:
+        self.last: Any = None
+        self.known: set[Any] = set()
+
+    def begins(self, names: NDArray[Any], refuse: Callable[[int, str], InputError]) -> Bools:
+        """Where a sequence begins among the tokens that follow those seen so far, each with the name of its sequence.
+
+        A name that comes back would split its sequence in two: `refuse` says in which of the tokens.
+        """
+        found = np.ones(len(names), dtype=np.bool_)
+        found[1:] = names[1:] != names[:-1]
+        found[:1] = names[:1] != self.last
+        for k in np.flatnonzero(found):
+            name = names[k].item()
+            if name in self.known:
+                raise refuse(int(k), f"sequence {name} comes back after others; sort the rows by sequence")
+            self.known.add(name)
+        self.last = names[-1].item() if len(names) else self.last
+        return found
 
 
 def whole_sequences(runs: Iterator[TokenRun], cost: Stream | None = None) -> Iterator[Block]:

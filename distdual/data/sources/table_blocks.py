@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from distdual.data.preprocess.table_options import NUMBER, TableOptions, plain_t
 from distdual.data.shard import Block
 from distdual.data.sources.base import Attached, Opened, Source
 from distdual.data.sources.read_ahead import read_ahead
-from distdual.data.sources.sequences import TokenRun, whole_sequences
+from distdual.data.sources.sequences import Names, TokenRun, whole_sequences
 from distdual.data.sources.spooled import spooled
 from distdual.data.sources.tables import Table
 from distdual.errors import InputError
@@ -84,7 +85,7 @@ def grouped_blocks(
     table: Table, columns: Columns, wanted: dict[str, str], label: str | None, weight: str | None
 ) -> Iterator[TokenRun]:
     """Blocks of rows, and where a new group begins."""
-    before = None
+    sequences = Names()
     unseen: Unseen = {}
     for batch, place in placed([table], wanted):
         if not batch.num_rows:
@@ -106,9 +107,7 @@ def grouped_blocks(
         if columns.group:
             groups = coded_texts(columns.group, batch.column(columns.group), place)
             names = np.array([*groups.values, ""])[groups.codes]
-            begins[1:] = names[1:] != names[:-1]
-            begins[0] = names[0] != before
-            before = names[-1]
+            begins = sequences.begins(names, partial(place.refuse, columns.group))
         yield TokenRun(Block(x, y, cost), begins)
 
 

@@ -146,6 +146,20 @@ def test_svmhmm_text_is_read_whatever_the_blocks(tmp_path, size):
     assert [v for block in blocks for v in block.x.values.tolist()] == [0.5, 1, 1, 2, -1]
 
 
+@pytest.mark.parametrize("size", [20, 1 << 20])
+def test_a_sequence_that_comes_back_is_refused_whatever_the_blocks(tmp_path, size):
+    (tmp_path / "data").write_text("1 qid:1 1:1\n1 qid:2 1:1\n1 qid:3 1:1\n2 qid:1 2:1\n")
+    with pytest.raises(InputError, match="line 4: sequence 1 comes back"):
+        list(blocks_from_svmhmm(Location(str(tmp_path / "data")), size))
+
+
+def test_files_may_number_their_sequences_alike(tmp_path):
+    for name in "ab":
+        (tmp_path / name).write_text("1 qid:1 1:1\n2 qid:2 2:1\n")
+    (summary,) = prepare([tmp_path / "a", tmp_path / "b"], tmp_path / "dest", "chain")
+    assert summary.n_examples == 4
+
+
 def test_svmhmm_text_is_recognised_where_a_chain_is_asked_for(tmp_path):
     (tmp_path / "data").write_text("1 qid:1 1:1\n2 qid:1 2:1\n1 qid:2 1:1\n")
     (summary,) = prepare(tmp_path / "data", tmp_path / "dest", "chain")
@@ -159,6 +173,7 @@ def test_svmhmm_text_is_recognised_where_a_chain_is_asked_for(tmp_path):
         ("1 qid:x 1:1\n", "line 1: malformed token 'qid:x'"),
         ("1 qid:1 1:1\nNN qid:1 1:1\n", "line 2: malformed token 'NN'"),
         ("1 qid:1 1:1\n1 qid:1 0:1\n", "line 2: feature index 0"),
+        ("1 qid:1 1:1\n\n1 qid:2 1:1\n# c\n2 qid:1 2:1\n", "line 5: sequence 1 comes back after others"),
         ("1 qid:1 1:1\n1 qid:1 2:nan\n", "line 2: '2:nan' is NaN or infinite"),
     ],
 )

@@ -241,6 +241,13 @@ def test_weights_become_costs_and_groups_become_sequences(tmp_path: Path) -> Non
     assert (made.n_examples, made.n_rows) == (20, 60)
 
 
+def test_a_group_that_comes_back_is_refused(tmp_path: Path) -> None:
+    frame = people().assign(sentence=np.tile(np.arange(20), 3))
+    told = {"label": "y", "features": ["age", "city"], "group": "sentence"}
+    with pytest.raises(InputError, match=r"row 20 .*'sentence': sequence 0 comes back"):
+        prepare_frame(frame, tmp_path / "chain", "chain", **told)
+
+
 def test_appended_rows_are_made_like_those_that_are_there(tmp_path: Path) -> None:
     frame = people()
     prepare_frame(frame[:40], tmp_path / "data", "binary", **TOLD, scale="unit-variance")

@@ -73,7 +73,7 @@ def test_bad_bags_are_refused(tmp_path, text, capsys, lines, words):
 def test_single_rows_are_no_bags(tmp_path, capsys):
     np.savez(tmp_path / "rows.npz", x=np.eye(2), y=np.array([1, -1]))
     ran = call(capsys, "prepare", tmp_path / "rows.npz", tmp_path / "bags", "--problem", "latent")
-    assert_refused(ran, "holds single rows", "latent problem needs sequences")
+    assert_refused(ran, "holds single rows", "latent problem needs bags")
 
 
 def test_latent_problems_have_no_sweeps(tmp_path, text, capsys):

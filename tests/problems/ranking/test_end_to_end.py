@@ -93,6 +93,25 @@ def test_letor_text_is_trained_verified_and_scored(tmp_path, capsys, named):
         assert np.loadtxt(tmp_path / "out.txt").argsort().tolist()[-1] == 0
 
 
+def test_queries_and_documents_are_called_so(tmp_path, capsys):
+    (tmp_path / "queries.txt").write_text(LETOR)
+    assert call(capsys, "prepare", tmp_path / "queries.txt", tmp_path / "data", "--problem", "ranking").code == 0
+    found = json.loads(call(capsys, "info", tmp_path / "data", "--json").out)
+    assert (found["queries"], found["documents"]) == (2, 5)
+    assert not {"examples", "tokens"} & set(found)
+    options = ("--problem", "ranking", "--format", "npz")
+    np.savez(tmp_path / "rows.npz", x=np.eye(2), y=[0, 1])
+    assert_refused(
+        call(capsys, "prepare", tmp_path / "rows.npz", tmp_path / "b", *options), "ranking problem needs queries"
+    )
+
+
+def test_a_query_that_comes_back_is_refused(tmp_path, capsys):
+    (tmp_path / "queries.txt").write_text(LETOR + "1 qid:1 1:0.3\n")
+    ran = call(capsys, "prepare", tmp_path / "queries.txt", tmp_path / "data", "--problem", "ranking")
+    assert_refused(ran, "line 6", "comes back")
+
+
 def test_a_sweep_chooses_by_ndcg(tmp_path):
     shard = shard_with_order()
     prepare_arrays(dense(shard.x, 4), shard.y, tmp_path / "data", "ranking", lengths=SIZES)
@@ -113,7 +132,7 @@ def test_an_npz_file_may_name_the_query_of_each_row(tmp_path, capsys):
 def test_single_rows_are_no_queries(tmp_path, capsys):
     np.savez(tmp_path / "rows.npz", x=np.eye(2), y=np.array([1, 0]))
     ran = call(capsys, "prepare", tmp_path / "rows.npz", tmp_path / "data", "--problem", "ranking")
-    assert_refused(ran, "holds single rows", "ranking problem needs sequences")
+    assert_refused(ran, "holds single rows", "ranking problem needs queries")
 
 
 def test_both_ways_to_tell_queries_are_refused():
