@@ -64,10 +64,13 @@ class Executor(Protocol):
         """Run scans while no other is pending, and yield their reports as they end."""
         ...
 
-    def map_shards(self, function: Any, shards: Sequence[int], *parts: Sequence[Any]) -> Iterator[Any]:
+    def map_shards(
+        self, function: Any, shards: Sequence[int], *parts: Sequence[Any], keep: bool = False
+    ) -> Iterator[Any]:
         """Yield function(source, problem, w, shard, *parts of that shard), in the order of `shards`.
 
-        w are the weights published last.
+        w are the weights published last. With `keep`, shards stay in memory where those of scans do: the function gets
+        such a shard, `Loaded`, in place of the source, and its results have a `cost`, which is paid once.
         """
         ...
 

@@ -22,6 +22,7 @@ from distdual.cluster.dask_tasks import (
     Task,
     batches,
     bundle_size,
+    bundled,
     reads_a_task,
     scan_seconds,
     scan_tasks,
@@ -154,16 +155,32 @@ class DaskExecutor:
     def reports(self, scans: Sequence[Scan]) -> Iterator[ShardReport]:
         return run_scans(self, scans)
 
-    def map_shards(self, function: Any, shards: Sequence[int], *parts: Sequence[Any]) -> Iterator[Any]:
+    def map_shards(
+        self, function: Any, shards: Sequence[int], *parts: Sequence[Any], keep: bool = False
+    ) -> Iterator[Any]:
         name, version = function.__name__.replace("_", "-"), self.held.newest
         arguments = list(zip(shards, *parts, strict=True))
-        one_by_one = isinstance(self.source, Sent)  # the shard travels with its task
-        most = 1 if one_by_one else max(self.bundle, reads_a_task(self.seconds))
-        some_at_a_time = shrinking_chunks(arguments, self.slots, most)
-        tasks = [Task(name, version, function, [each[0] for each in some], some) for some in some_at_a_time]
+        if keep:
+            most = scans_a_task(len(arguments), self.slots, self.seconds)
+            some_at_a_time = bundled(arguments, self.bundle, most)
+        else:
+            one_by_one = isinstance(self.source, Sent)  # the shard travels with its task
+            most = 1 if one_by_one else max(self.bundle, reads_a_task(self.seconds))
+            some_at_a_time = shrinking_chunks(arguments, self.slots, most)
+        tasks = [
+            Task(name, version, function, [each[0] for each in some], some, reads=not keep) for some in some_at_a_time
+        ]
         flight = PendingTasks()
         self._begin(flight, tasks)
-        return self._in_order(flight, tasks)
+        found = self._in_order(flight, tasks)
+        return map(self._paid_once, shards, found) if keep else found
+
+    def _paid_once(self, shard: int, result: Any) -> Any:
+        """A result whose cost has no reading of a shard that was in memory."""
+        if self._stays(shard) and shard in self.seen:
+            return result._replace(cost=result.cost.paid())
+        self.seen.add(shard)
+        return result
 
     def _in_order(self, flight: PendingTasks, tasks: Sequence[Task]) -> Iterator[Any]:
         """Yield results one by one: those of a large data set might not fit in memory at once."""

@@ -1,5 +1,6 @@
 """Dask tasks: how scans of small shards are grouped into tasks, and tasks into batches. Pure."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -75,6 +76,12 @@ def scan_tasks(scans: Sequence[Scan], bundle: int, most: int) -> list[Task]:
         for (version, _), group in together.items()
         for some in chunks(group, most)
     ]
+
+
+def bundled(arguments: list[tuple[Any, ...]], bundle: int, most: int) -> list[list[tuple[Any, ...]]]:
+    """Arguments whose first one is a shard, grouped into tasks; only neighbours of one bundle share a task."""
+    groups = itertools.groupby(arguments, lambda each: each[0] // bundle)
+    return [some for _, group in groups for some in chunks(list(group), most)]
 
 
 def chunks(values: list[T], most: int) -> list[list[T]]:

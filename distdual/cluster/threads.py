@@ -74,23 +74,37 @@ class InlineExecutor:
             return iter([self._scan(scans[0], self.held.by_version[scans[0].version])])
         return run_scans(self, scans)
 
-    def map_shards(self, function: Any, shards: Sequence[int], *parts: Sequence[Any]) -> Iterator[Any]:
+    def map_shards(
+        self, function: Any, shards: Sequence[int], *parts: Sequence[Any], keep: bool = False
+    ) -> Iterator[Any]:
         w = self.held.by_version[self.held.newest]
-        arguments = zip(shards, *parts, strict=True)
-        futures = [self.pool.submit(function, self.source, self.problem, w, *each) for each in arguments]
+        futures = [
+            self.pool.submit(self._apply, function, w, shard, *each, keep=keep)
+            for shard, *each in zip(shards, *parts, strict=True)
+        ]
         return (future.result() for future in futures)
+
+    def _apply(self, function: Any, w: Floats, shard: int, *parts: Any, keep: bool) -> Any:
+        return function(self._given(shard) if keep else self.source, self.problem, w, shard, *parts)
 
     def close(self) -> None:
         self.drop()
         self.pool.shutdown(cancel_futures=True)
 
     def _scan(self, scan: Scan, w: Floats) -> ShardReport:
-        if self.streams and scan.shard not in self.kept:
-            return load_and_scan(self.source, self.problem, w, scan)
-        loaded = self.shards.get(scan.shard)
+        given = self._given(scan.shard)
+        if isinstance(given, Loaded):
+            return scan_shard(self.problem, given, w, scan)
+        return load_and_scan(given, self.problem, w, scan)
+
+    def _given(self, shard: int) -> Dataset | MemoryDataset | Loaded:
+        """The shard, if those in memory stay there, else where to read it."""
+        if self.streams and shard not in self.kept:
+            return self.source
+        loaded = self.shards.get(shard)
         if loaded is None:
-            loaded = load_shard(self.source, scan.shard, partial(ready, self.problem))
+            loaded = load_shard(self.source, shard, partial(ready, self.problem))
             kept = is_built_in(self.problem)  # a user's problem gets copies, as it may change rows
             loaded = loaded._replace(shard=replace(loaded.shard, kept=kept))
-            self.shards[scan.shard] = loaded.paid()
-        return scan_shard(self.problem, loaded, w, scan)
+            self.shards[shard] = loaded.paid()
+        return loaded

@@ -1,7 +1,8 @@
-"""The training loop for losses over the whole data set: scores of all examples, then one row (Joachims 2005).
+"""The training loop for losses over the whole data set: some rows of all examples a pass (Joachims 2005).
 
-A pass has two phases. Workers send the scores of their examples, from which the coordinator finds the offender, and
-with it P(w); then they sum up the rows of their examples with its coefficients.
+One row describes P only near the w it was found at, and the optimum of the cached rows jumps from side to side. So a
+pass looks at several weights on the line from the best w to that optimum, whose rows workers find together: the best
+of them is a line search, and all rows are cached (Franc and Sonnenburg's optimised cutting planes, on a grid).
 """
 
 import time
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from distdual.certificate.bounds import ShardLoss
-from distdual.cluster.whole_oracle import WholeOracle, WholeScores
+from distdual.cluster.whole_oracle import WholeFound, WholeOracle, oracle_of
 from distdual.config import SolverConfig
 from distdual.coordinator.async_trainer import TRAINERS
 from distdual.coordinator.schedule import Pass
@@ -19,13 +20,13 @@ from distdual.coordinator.trainer import Trainer
 from distdual.errors import InputError
 from distdual.kernels.rows import DenseRows, Floats, as_dense
 from distdual.problems.base import Constraints, Problem
-from distdual.problems.multivariate.problem import Multivariate, Offender
+from distdual.problems.multivariate.problem import Multivariate
 from distdual.scan.loss_error import loss_error
 from distdual.scan.scan import Scan, ShardReport
-from distdual.scan.whole_data import Cost
+from distdual.scan.whole_data import Cost, Participants
 from distdual.solver.simplex_qp import best_alpha
 
-STEP = 0.1  # of the way from the best w to the cached optimum: one row describes P only near the w it was found at
+LINE_STEPS = (0.05, 0.15, 0.4, 1.0)  # of the way from the best w to the cached optimum
 
 
 def trainer_class(problem: Problem, mode: str) -> type[Trainer]:
@@ -60,18 +61,19 @@ class WholeTrainer(Trainer):
         Trainer.__post_init__(self)
 
     def _carry_out(self, plan: Pass) -> None:
-        w = self._query(plan)
-        found, offender = self._score(w)
-        losses = self._losses(found, offender, w)
+        weights = self._line()
+        found = self._find(weights)
+        losses = self._losses(found, weights)
         done = self._gap() <= self.config.gap
         if not done:
-            report = self._report(found, offender, w)
-            scan = Scan(0, report.version, self.solver.cache.known(0, 1))
+            reports = self._reports(found, weights)
+            scan = Scan(0, reports[0].version, self.solver.cache.known(0, 1))
             with self.ascender.timed():
-                self.state.totals.kept += len(self.partition.insert(self.solver, [report], [scan]))
+                kept = self.partition.insert(self.solver, reports, [scan] * len(reports))
+                self.state.totals.kept += len(kept)
                 self._solve_cached(plan)
             self.ascender.bound()
-        self._end_pass(losses, w)
+        self._end_pass(losses, self.state.best_w)
         self.recorder.record(self.dataset.n_shards, certify=True)
         if not self.solver.should_stop():
             self.between(self)
@@ -103,59 +105,67 @@ class WholeTrainer(Trainer):
         self.state.best_w = self.solver.candidate()
 
     def _certify_last(self) -> None:
-        w = self.solver.candidate(averaged=self.config.average)
-        self._losses(*self._score(w), w)
+        weights = self.solver.candidate(averaged=self.config.average)[np.newaxis]
+        self._losses(self._find(weights), weights)
         self.recorder.record(self.dataset.n_shards, certify=True)
 
-    def _query(self, plan: Pass) -> Floats:  # noqa: ARG002 - all passes certify
-        w = self.solver.candidate()
-        return w if self.state.best_version < 0 else self.state.best_w + STEP * (w - self.state.best_w)
+    def _line(self) -> Floats:
+        """The weights to find rows at."""
+        w, best = self.solver.candidate(), self.state.best_w
+        return w[np.newaxis] if self.state.best_version < 0 else best + np.array(LINE_STEPS)[:, np.newaxis] * (w - best)
 
     @property
     def _oracle(self) -> WholeOracle:
         problem: Any = self.problem
         assert isinstance(problem, Multivariate)
-        return WholeOracle(self.executor, problem, self.dataset.n_shards, self.fold)
-
-    def _score(self, w: Floats) -> tuple[WholeScores, Offender]:
-        self.scanner.publish(w)
-        begin, oracle = time.perf_counter(), self._oracle
-        found = oracle.scores()
-        self._count(begin, [each.cost for each in found.shards])
-        self.state.totals.oracle_calls += found.n
-        self.state.totals.wire_bytes += found.row(0).nbytes
-        return found, oracle.offender(found)
-
-    def _losses(self, found: WholeScores, offender: Offender, w: Floats) -> list[ShardLoss]:
-        """Certify P(w). The loss is that of the first shard, as all examples have one slack."""
-        version = self.state.version - 1
-        size = found.magnitude(self._oracle.problem)
-        self.solver.meet(size)
-        error = loss_error(size, np.ones(1), offender.slack)
-        losses = [ShardLoss(0, version, offender.slack, True, *error)]
-        losses += [ShardLoss(shard, version, 0.0, True) for shard in range(1, self.dataset.n_shards)]
-        self._certify(losses, w, version)
-        return losses
-
-    def _report(self, found: WholeScores, offender: Offender, w: Floats) -> ShardReport:
-        """The constraint as an offender of example 0."""
-        begin = time.perf_counter()
-        rows, costs = self._oracle.rows([offender], found)
-        self._count(begin, costs)
-        self.state.totals.offenders += 1
-        self.state.totals.wire_bytes += len(costs) * rows.nbytes + offender.coefficient.nbytes
-        key = self._oracle.problem.key_of(w)
-        one = Constraints(np.zeros(1, dtype=np.int64), np.ones(1), np.array([offender.margin]), DenseRows(rows), key)
-        seconds = sum(cost.compute_seconds for cost in costs)
-        return ShardReport(
-            0, self.state.version - 1, True, found.n, offender.slack, one, offender.slack, 0, 0.0, seconds
+        return oracle_of(problem)(
+            self.executor, problem, self.dataset.n_shards, self.scanner.publish, Participants(self.fold)
         )
 
-    def _count(self, begin: float, costs: list[Cost]) -> None:
+    def _find(self, weights: Floats) -> WholeFound:
+        begin = time.perf_counter()
+        found = self._oracle.find(weights)
+        self._count(begin, found.costs)
+        self.state.totals.oracle_calls += found.n
+        return found
+
+    def _losses(self, found: WholeFound, weights: Floats) -> list[ShardLoss]:
+        """Certify P(w) at each of the weights; return the losses at the best.
+
+        The loss is that of the first shard, as all examples have one slack.
+        """
+        version, best = self.state.version - 1, list[ShardLoss]()
+        self.solver.meet(found.magnitude)
+        for w, slack in zip(weights, found.slack.tolist(), strict=True):
+            error = loss_error(found.magnitude, np.ones(1), slack)
+            losses = [ShardLoss(0, version, slack, True, *error)]
+            losses += [ShardLoss(shard, version, 0.0, True) for shard in range(1, self.dataset.n_shards)]
+            known = self.state.best_upper
+            self._certify(losses, w, version)
+            best = losses if not best or self.state.best_upper < known else best
+        return best
+
+    def _reports(self, found: WholeFound, weights: Floats) -> list[ShardReport]:
+        """The constraints as offenders of example 0."""
+        begin = time.perf_counter()
+        rows, costs = found.rows()
+        self._count(begin, costs)
+        self.state.totals.offenders += len(rows)
+        size, one, none = np.ones(1), np.zeros(1, dtype=np.int64), (0, 0.0, 0.0)
+        made = []
+        for w, slack, margin, row in zip(weights, found.slack.tolist(), found.margin, rows, strict=True):
+            key = self._oracle.problem.key_of(w)
+            constraint = Constraints(one, size, np.array([margin]), DenseRows(row[np.newaxis]), key)
+            made.append(ShardReport(0, self.state.version - 1, True, found.n, slack, constraint, slack, *none))
+        return made
+
+    def _count(self, begin: float, phases: list[list[Cost]]) -> None:
         totals = self.state.totals
         totals.rounds += 1
         totals.wait_seconds += time.perf_counter() - begin
-        totals.bytes_read += sum(cost.bytes_read for cost in costs)
-        totals.gets += sum(cost.gets for cost in costs)
-        totals.read_seconds += sum(cost.read_seconds for cost in costs)
-        totals.scan_seconds += sum(cost.compute_seconds for cost in costs)
+        for cost in (cost for costs in phases for cost in costs):
+            totals.bytes_read += cost.bytes_read
+            totals.gets += cost.gets
+            totals.read_seconds += cost.read_seconds
+            totals.scan_seconds += cost.compute_seconds
+            totals.wire_bytes += cost.wire_bytes

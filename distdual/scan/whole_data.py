@@ -1,14 +1,21 @@
-"""What a worker does with one shard for a loss over all examples: scores first, then its part of a row."""
+"""What a worker does with one shard for a loss over all examples: scores, counts of pairs, and its part of rows.
 
+`table` has a line for each of the weights that were published together: w, and after it what else the phase needs.
+"""
+
+import contextlib
 import time
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from distdual.data.shard import Shard
 from distdual.errors import InputError
-from distdual.kernels.rows import Bools, Floats
+from distdual.kernels.rows import Bools, Floats, Int32s
 from distdual.problems.base import Magnitude
-from distdual.problems.multivariate.problem import Multivariate
+from distdual.problems.multivariate.problem import Multivariate, Signs
 from distdual.scan.cv_folds import Fold
 from distdual.scan.shard_reader import Loaded, Openable, streamed
 
@@ -20,15 +27,36 @@ class Cost(NamedTuple):
     gets: int = 0
     read_seconds: float = 0.0
     compute_seconds: float = 0.0
+    wire_bytes: int = 0  # of what the worker got for this shard alone, and of what it sends
 
     @staticmethod
-    def of(loaded: Loaded, begin: float) -> "Cost":
-        return Cost(loaded.bytes_read, loaded.gets, loaded.read_seconds, time.perf_counter() - begin)
+    def of(loaded: Loaded, begin: float, *sent: Any) -> "Cost":
+        seconds = time.perf_counter() - begin
+        n_bytes = sum(part.nbytes for part in sent)
+        return Cost(loaded.bytes_read, loaded.gets, loaded.read_seconds, seconds, n_bytes)
+
+    def paid(self) -> "Cost":
+        """Without the cost of reading, for a shard that was in memory."""
+        return self._replace(bytes_read=0, gets=0, read_seconds=0.0)
+
+
+class Participants(NamedTuple):
+    """Which examples take part, and how their shards are read."""
+
+    fold: Fold | None = None  # examples to leave out
+    check: bool = True  # whether a shard that is not what `prepare` wrote is an error
+
+    def of(self, shard: Shard) -> Bools:
+        """Which examples of a shard take part."""
+        n = shard.n_examples
+        if self.fold is None:
+            return np.ones(n, dtype=np.bool_)
+        return ~self.fold.holds(np.arange(shard.first, shard.first + n))
 
 
 class ShardScores(NamedTuple):
-    scores: Floats  # (n_weight_vectors, n) of the examples that are not left out
-    positive: Bools  # (n,)
+    scores: Floats  # (n_weight_vectors, n) of the examples that take part; of positives alone for pairs
+    positive: Bools  # (n_examples,) of all that take part
     magnitude: Magnitude
     intact: bool
     cost: Cost
@@ -39,45 +67,113 @@ class ShardRows(NamedTuple):
     cost: Cost
 
 
+class PairCounts(NamedTuple):
+    """How the negatives of a shard stand among the positives of all shards, for each of the weights."""
+
+    places: list[Int32s]  # numbers of positives with s_i < s_j + 1, above 0, in rising order
+    numbers: list[Int32s]  # of negatives j with that number
+    score_sum: Floats  # (n_weight_vectors,) Σ_j s_j · that number
+    rows: Floats  # (n_weight_vectors, n_weights) −Σ_j features_j · that number
+    cost: Cost
+
+
+@contextlib.contextmanager
+def at_hand(given: Openable | Loaded, problem: Multivariate, number: int, *, check: bool = True) -> Iterator[Loaded]:
+    """A shard that is in memory, or is read for this."""
+    opened = contextlib.nullcontext(given) if isinstance(given, Loaded) else streamed(given, number, check=check)
+    with opened as loaded:
+        if loaded.shard.cost is not None:
+            raise InputError(f"shard {number}: a {problem.kind} problem has no costs of examples; prepare without them")
+        yield loaded
+
+
 def score_whole_shard(
-    source: Openable, problem: Multivariate, w: Floats, shard: int, weights: Floats | None, fold: Fold | None
+    given: Openable | Loaded, problem: Multivariate, table: Floats, shard: int, wanted: Participants
 ) -> ShardScores:
-    """Scores at w, or at each of `weights`, of the examples outside a fold."""
-    with streamed(source, shard, check=weights is None) as loaded:
-        begin, found = time.perf_counter(), loaded.shard
-        if found.cost is not None:
-            raise InputError(f"shard {shard}: a {problem.kind} problem has no costs of examples; prepare without them")
-        kept = kept_of(loaded, fold)
-        each = [problem.shard_scores(one, found)[kept] for one in (w[np.newaxis] if weights is None else weights)]
-        scores = np.stack(each)
-        if not np.isfinite(scores).all():
-            what = "features are NaN, infinite or too large" if weights is None else "weights or features are too large"
-            raise InputError(f"shard {shard}: a score is not finite; {what}")
-        return ShardScores(
-            scores,
-            (found.y == 1)[kept],
-            problem.shard_magnitude(found),
-            loaded.intact,
-            Cost.of(loaded, begin),
-        )
+    """The scores of all examples."""
+    with at_hand(given, problem, shard, check=wanted.check) as loaded:
+        begin, found, kept = time.perf_counter(), loaded.shard, wanted.of(loaded.shard)
+        scores = np.stack([finite_scores(problem, w, found)[kept] for w in table])
+        positive = (found.y == 1)[kept]
+        cost = Cost.of(loaded, begin, scores, positive)
+        return ShardScores(scores, positive, problem.shard_magnitude(found), loaded.intact, cost)
 
 
 def sum_whole_shard(
-    source: Openable, problem: Multivariate, w: Floats, shard: int, coefficients: Floats, fold: Fold | None
+    given: Openable | Loaded, problem: Multivariate, table: Floats, shard: int, signs: Signs, wanted: Participants
 ) -> ShardRows:
-    """Σ c_i (features_i, bias) for each row of coefficients, one for each example outside the fold."""
-    del w
-    with streamed(source, shard, check=False) as loaded:
+    """Σ sign_i (features_i, bias) for each row of signs, one for each example that takes part."""
+    del table
+    with at_hand(given, problem, shard, check=wanted.check) as loaded:
+        begin, kept = time.perf_counter(), wanted.of(loaded.shard)
+        rows = np.empty((len(signs), problem.n_weights))
+        for row, own in zip(rows, signs, strict=True):
+            weight = np.zeros(loaded.shard.n_examples)
+            weight[kept] = own
+            row[:] = problem.sum_shard(loaded.shard, weight)
+        return ShardRows(rows, Cost.of(loaded, begin, signs, rows))
+
+
+def score_positives(
+    given: Openable | Loaded, problem: Multivariate, table: Floats, shard: int, wanted: Participants
+) -> ShardScores:
+    """The scores of positives."""
+    with at_hand(given, problem, shard, check=wanted.check) as loaded:
+        begin, kept = time.perf_counter(), wanted.of(loaded.shard)
+        own = positives_of(loaded.shard, wanted)
+        scores = np.stack([finite_scores(problem, w, own) for w in table])
+        positive = (loaded.shard.y == 1)[kept]
+        size = problem.shard_magnitude(loaded.shard)
+        return ShardScores(scores, positive, size, loaded.intact, Cost.of(loaded, begin, scores))
+
+
+def count_pairs(
+    given: Openable | Loaded, problem: Multivariate, table: Floats, shard: int, wanted: Participants
+) -> PairCounts:
+    """The pairs of this shard's negatives with positives of all shards, whose scores follow w in rising order."""
+    with at_hand(given, problem, shard, check=wanted.check) as loaded:
         begin, found = time.perf_counter(), loaded.shard
-        kept, rows = kept_of(loaded, fold), np.empty((len(coefficients), problem.n_weights))
-        for row, own in zip(rows, coefficients, strict=True):
-            all_of = np.zeros(found.n_examples)
-            all_of[kept] = own
-            row[:] = problem.sum_shard(found, all_of)
-        return ShardRows(rows, Cost.of(loaded, begin))
+        negative = wanted.of(found) & (found.y != 1)
+        places, numbers, sums = list[Int32s](), list[Int32s](), np.zeros(len(table))
+        rows, weight = np.zeros((len(table), problem.n_weights)), np.zeros(found.n_examples)
+        for k, line in enumerate(table):
+            w, positive_scores = np.split(line, [problem.n_weights])
+            scores = finite_scores(problem, w, found)[negative]
+            below = np.searchsorted(positive_scores, scores + 1.0)  # positives with s_i < s_j + 1
+            counts = np.bincount(below, minlength=1)
+            places.append(np.flatnonzero(counts[1:]).astype(np.int32) + np.int32(1))
+            numbers.append(counts[places[-1]].astype(np.int32))
+            weight[negative] = -below
+            sums[k] = float(np.dot(below.astype(np.float64), scores))
+            rows[k] = problem.sum_shard(found, weight)
+        return PairCounts(places, numbers, sums, rows, Cost.of(loaded, begin, *places, *numbers, sums, rows))
 
 
-def kept_of(loaded: Loaded, fold: Fold | None) -> Bools:
-    """Which examples of a shard are not left out."""
-    first, n = loaded.shard.first, loaded.shard.n_examples
-    return np.ones(n, dtype=np.bool_) if fold is None else ~fold.holds(np.arange(first, first + n))
+def sum_positives(
+    given: Openable | Loaded, problem: Multivariate, table: Floats, shard: int, weights: Floats, wanted: Participants
+) -> ShardRows:
+    """Σ weight_i features_i over positives, for each row of weights."""
+    del table
+    with at_hand(given, problem, shard, check=wanted.check) as loaded:
+        begin, own = time.perf_counter(), positives_of(loaded.shard, wanted)
+        rows = np.stack([problem.sum_shard(own, weight) for weight in weights])
+        return ShardRows(rows, Cost.of(loaded, begin, weights, rows))
+
+
+def finite_scores(problem: Multivariate, w: Floats, shard: Shard) -> Floats:
+    scores = problem.shard_scores(w, shard)
+    if not np.isfinite(scores).all():
+        raise InputError(f"shard {shard.number}: a score is not finite; features or weights are NaN or too large")
+    return scores
+
+
+def positives_of(shard: Shard, wanted: Participants) -> Shard:
+    """The positives of a shard that take part, which stay in memory with it."""
+    key = ("positives", wanted.fold)
+    found: Shard | None = shard.memo.get(key) if shard.memo else None
+    if found is None:
+        at = np.flatnonzero(wanted.of(shard) & (shard.y == 1))
+        found = replace(shard, x=shard.x.take(at), y=shard.y[at], kept=False, memo=None)
+        if shard.memo:
+            shard.memo.add(key, found, found.nbytes)
+    return found

@@ -7,7 +7,7 @@ import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask.config
 import numpy as np
@@ -27,6 +27,8 @@ from distdual.problems.binary import Binary
 from distdual.problems.latent.base import Completed
 from distdual.problems.multiclass import Multiclass
 from distdual.scan.scan import DatasetRef, Scan, load_and_scan
+from distdual.scan.shard_reader import Loaded
+from distdual.scan.whole_data import Cost
 from distdual.testing import assert_same_constraints
 from tests.build import CLASSES, examples, write
 from tests.processes import wait_until
@@ -122,6 +124,23 @@ def assert_same_reports(found, wanted):
         assert_same_constraints(near, sent)
 
 
+class Summed(NamedTuple):
+    number: int
+    total: float
+    in_memory: bool
+    cost: Cost
+
+
+def sum_features(given: Any, problem: Any, w: Any, shard: int) -> Summed:
+    loaded = (
+        given
+        if isinstance(given, Loaded)
+        else Loaded(given.open().read(shard).shard, given.open().read(shard).n_bytes, 0.0)
+    )
+    total = float(loaded.shard.x.values.sum())
+    return Summed(loaded.shard.number, total, given is loaded, Cost.of(loaded, time.perf_counter()))
+
+
 def shard_and_parts(source, problem, w, shard, first, second):
     return shard, first, second, float(w[0]), problem.kind
 
@@ -187,6 +206,22 @@ class ExecutorContract:
         executor.publish(0, W)
         found = list(executor.map_shards(shard_and_parts, [6, 0, 3], ["a", "b", "c"], [1, 2, 3]))
         assert found == [(6, "a", 1, W[0], "binary"), (0, "b", 2, W[0], "binary"), (3, "c", 3, W[0], "binary")]
+        executor.close()
+
+    def test_a_function_of_each_shard_may_find_it_in_memory(self, dataset, keep):
+        executor = self.make(dataset, PROBLEM, keep=keep)
+        costs = []
+        for version in range(2):
+            executor.publish(version, W)
+            found = list(executor.map_shards(sum_features, range(dataset.n_shards), keep=True))
+            assert [part.number for part in found] == list(range(dataset.n_shards))
+            assert sum(part.total for part in found) == pytest.approx(
+                sum(dataset.read(number).shard.x.values.sum() for number in range(dataset.n_shards))
+            )
+            assert {part.in_memory for part in found} == {keep}
+            costs.append(sum(part.cost.bytes_read for part in found))
+        once = sum(report.bytes_read for report in expected(dataset, W))
+        assert costs == [once, 0 if keep else once]
         executor.close()
 
     def test_a_function_that_fails_on_one_shard_raises(self, dataset):

@@ -8,9 +8,9 @@
            "prbep"                        precision@k with k = n₊, where precision and recall are the same
 
 The factor n, the number of examples, makes C mean what it means for a sum over examples: with the share of errors for
-Δ, P(w) would be that of a binary problem. The oracle needs the scores of all examples at once, so a pass has two
-phases: workers send scores, then they sum up the rows of their examples with the coefficients that the coordinator has
-found. The key of a constraint is the weights that it was found at: whoever finds the offender there again has its row.
+Δ, P(w) would be that of a binary problem. The oracle needs scores of all examples at once, so a pass has several
+phases, see cluster/whole_oracle.py: workers send scores or counts, then they sum up their parts of rows. The key of a
+constraint is the weights that it was found at: whoever finds the offender there again has its row.
 """
 
 from dataclasses import dataclass
@@ -28,17 +28,21 @@ from distdual.kernels.row_sums import sum_rows
 from distdual.kernels.rows import Bools, Floats, Ints, as_dense, product
 from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem
 from distdual.problems.linear import check_bias, linear_magnitude, scores
-from distdual.problems.multivariate.whole_losses import Chosen, swapped_pairs, worst_at, worst_f1
+from distdual.problems.multivariate.whole_losses import Chosen, worst_at, worst_f1
 from distdual.problems.ranking.measures import pair_sums
+
+Signs = NDArray[np.int8]
+
+SEARCHED = 16  # times as many negatives as positives, of which few are wrong
 
 LOSSES = ["auc", "f1", "precision@k", "recall@k", "prbep"]
 
 
 class Offender(NamedTuple):
-    """The constraint of the whole data set that w violates most."""
+    """The constraint of the whole data set that w violates most, for a loss of outputs."""
 
     slack: float
-    coefficient: Floats  # (n,) of the row of each example, with its sign
+    sign: Signs  # (n,) that of each example in the row: 1 for a positive that is wrong, −1 for a negative, else 0
     margin: float
 
 
@@ -46,6 +50,8 @@ class Offender(NamedTuple):
 class Multivariate(Problem):
     kind: ClassVar[str] = "multivariate"
     data_spec: ClassVar[DataSpec] = DataSpec(n_classes=2)
+    estimator: ClassVar[str | None] = "MultivariateSVC"
+
     n_features: int
     classes: tuple[str, ...]
     """The negative and the positive label."""
@@ -80,28 +86,33 @@ class Multivariate(Problem):
         return self.loss == "f1"
 
     def find_offender(self, scores: Floats, positive: Bools) -> Offender:
-        """The offender of all examples, in units of 1/n: slack and margin are those of C n."""
+        """The output of all examples with the largest loss, in units of 1/n: slack and margin are those of C n."""
         n = len(scores)
-        n_positive = int(positive.sum())
+        self.check_classes(int(positive.sum()), n)
+        first = highest(scores, np.flatnonzero(positive))
+        negative, most = np.flatnonzero(~positive), max(self.k, SEARCHED * len(first))
+        while True:
+            second = highest(scores, negative, most)
+            chosen = self._chosen(scores[first], scores[second], n)
+            if chosen.reach < len(second) or len(second) == len(negative):
+                break
+            most *= 2
+        sign = np.zeros(n, dtype=np.int8)
+        sign[first[chosen.a :]], sign[second[: chosen.b]] = 1, -1
+        margin = n * chosen.margin
+        slack = margin - product(sign.astype(np.float64), scores)
+        return Offender(0.0 if slack <= 0.0 else slack, sign, margin)
+
+    def check_classes(self, n_positive: int, n: int) -> None:
         if not 0 < n_positive < n or self.k > n:
             few = f"{n_positive} of {n} examples are positive"
             raise InputError(f"problem.loss = {self.loss!r} needs examples of both classes, and k of them: {few}")
-        order = np.argsort(-scores, kind="stable")
-        first, second = order[positive[order]], order[~positive[order]]
-        chosen = self._chosen(scores[first], scores[second])
-        coefficient = np.zeros(n)
-        coefficient[first], coefficient[second] = n * chosen.positive, -n * chosen.negative
-        margin = n * chosen.margin
-        slack = margin - product(coefficient, scores)
-        return Offender(0.0 if slack <= 0.0 else slack, coefficient, margin)
 
-    def _chosen(self, positive: Floats, negative: Floats) -> Chosen:
-        if self.loss == "auc":
-            return swapped_pairs(positive, negative)
+    def _chosen(self, positive: Floats, negative: Floats, n: int) -> Chosen:
         if self.loss == "f1":
-            return worst_f1(positive, negative)
+            return worst_f1(positive, negative, n)
         k = self.k or len(positive)
-        return worst_at(positive, negative, k, share_of_k=self.loss != "recall@k")
+        return worst_at(positive, negative, n, k, share_of_k=self.loss != "recall@k")
 
     def whole_magnitude(self, shard: Magnitude, n: int) -> Magnitude:
         """That of the constraint of all n examples, of which the longest rows of all shards are known.
@@ -171,3 +182,11 @@ class Multivariate(Problem):
 
     def _refuse(self) -> NoReturn:
         raise InputError(f"a {self.kind} problem has constraints of all examples together, none of single ones")
+
+
+def highest(scores: Floats, among: Ints, most: int | None = None) -> Ints:
+    """Those of `among` with the highest scores, in falling order; all of them by default."""
+    if most is not None and most < len(among):
+        among = np.sort(among[np.argpartition(-scores[among], most)[:most]])
+    found: Ints = among[np.argsort(-scores[among], kind="stable")]
+    return found
