@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         LatentSVM,
         LinearSVC,
         LinearSVR,
+        MultivariateSVC,
         OrdinalSVC,
         StructuralSVM,
         SVMRank,
@@ -51,6 +52,7 @@ __all__ = [
     "LatentUserProblem",
     "LinearSVC",
     "LinearSVR",
+    "MultivariateSVC",
     "OrdinalSVC",
     "Predictions",
     "Result",
@@ -109,6 +111,7 @@ _HOME = {
     "StructuralSVM": "estimators",
     "SVMRank": "estimators",
     "OrdinalSVC": "estimators",
+    "MultivariateSVC": "estimators",
 }
 
 

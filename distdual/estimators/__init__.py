@@ -11,6 +11,7 @@ classifier: SVC.
 regressor: SVR.
 drop_in: LinearSVC and LinearSVR.
 ordinal: OrdinalSVC.
+multivariate: MultivariateSVC.
 onnx_converter: converters for skl2onnx.
 latent: LatentSVM.
 structured_base: prediction and scores by the problem itself, for the next three.
@@ -25,6 +26,7 @@ from distdual.estimators.classifier import SVC
 from distdual.estimators.drop_in import LinearSVC, LinearSVR
 from distdual.estimators.graph import GraphSVM
 from distdual.estimators.latent import LatentSVM
+from distdual.estimators.multivariate import MultivariateSVC
 from distdual.estimators.ordinal import OrdinalSVC
 from distdual.estimators.ranking import SVMRank
 from distdual.estimators.regressor import SVR
@@ -38,6 +40,7 @@ __all__ = [
     "LatentSVM",
     "LinearSVC",
     "LinearSVR",
+    "MultivariateSVC",
     "OrdinalSVC",
     "SVMRank",
     "StructuralSVM",

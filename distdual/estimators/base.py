@@ -22,8 +22,8 @@ from distdual.config import ClusterConfig, SolverConfig, convert, index_range, p
 from distdual.coordinator.outcome import Outcome
 from distdual.coordinator.result_model import dual_of, single_dual, summarise
 from distdual.coordinator.run_inputs import check_unused_columns
-from distdual.coordinator.trainer import Trainer
 from distdual.coordinator.warm_start import FREE_TO_CHANGE, carry_over
+from distdual.coordinator.whole_trainer import trainer_class
 from distdual.data.dataset import Dataset, check_labelled
 from distdual.data.in_memory import MemoryDataset, coded_in_memory
 from distdual.data.preprocess.preprocessing import RAW, check_same, of_dataset
@@ -159,7 +159,7 @@ class DualEstimator(BaseEstimator, ABC):
             progress(self.verbose, config.gap) as watch,
             open_executor(ClusterConfig(), data, problem, self.client) as executor,
         ):
-            trainer = Trainer(problem, data, executor, config, watch, self._prior(problem))
+            trainer = trainer_class(problem, config.mode)(problem, data, executor, config, watch, self._prior(problem))
             if start is not None:
                 carry_over(trainer.solver, trainer.partition, start.dual, start.C, data, executor)
             outcome = trainer.run()

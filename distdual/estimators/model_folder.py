@@ -18,6 +18,7 @@ from distdual.problems.expanded import Expanded
 from distdual.problems.graph.problem import PairwiseGraph
 from distdual.problems.linear import FREE
 from distdual.problems.mapped import Mapped, unmapped
+from distdual.problems.multivariate.problem import Multivariate
 from distdual.problems.ordinal import Ordinal
 from distdual.problems.ranking.problem import Ranking
 from distdual.problems.regression import Regression
@@ -63,6 +64,8 @@ def parameters_of(model: Model) -> dict[str, Any]:
         return {**found, **{name: getattr(problem, name) for name in names}, "tag_cost": dict(problem.tag_cost) or None}
     if isinstance(problem, Ranking):
         return {**found, "gain": problem.gain, "normalise": problem.normalise}
+    if isinstance(problem, Multivariate):
+        return {**found, "loss": problem.loss, "k": problem.k, "intercept_scaling": problem.bias or 1.0}
     if isinstance(problem, Ordinal):
         found |= {"loss": problem.loss, "intercept_scaling": problem.bias, "order": list(problem.order) or None}
         return {**found, "class_weight": dict(problem.class_cost) or None}

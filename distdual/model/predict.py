@@ -186,7 +186,7 @@ def predict_to(
     """
     known = model if isinstance(model, Model) else load_model(model, problem)
     predictor = Predictor(known, scores=scores, probabilities=probabilities, top=top or 0)
-    if top is not None and known.problem.estimator == "OrdinalSVC":
+    if top is not None and known.problem.estimator in ("OrdinalSVC", "MultivariateSVC"):
         raise InputError(
             f"a model of kind {known.problem.kind} has one score for all classes, which --scores writes; "
             "leave --top out"

@@ -52,6 +52,7 @@ OF_ANY_INPUT = [
         distdual.LinearSVR(),
         distdual.SVMRank(),
         distdual.OrdinalSVC(),
+        distdual.MultivariateSVC(),
     ],
     expected_failed_checks=lambda estimator: (
         EQUIVALENCE | (TEXTS if isinstance(estimator, distdual.OrdinalSVC) else {})
