@@ -6,7 +6,8 @@ For every span (i, j) and symbol A, from the short spans to the long ones (CKY):
     base(t, i, i + 1) = score of the tag t at word i
     top(A, i, j)  = max( base(A, i, j),  max over chains A ⇒ B of  w(A ⇒ B) + cost(A ⇒ B, i, j) + base(B, i, j) )
 
-Inner symbols have no cost and no chains above them. Costs are those of the span loss, 0 elsewhere:
+Inner symbols have no cost and no chains above them. Costs are the scores of `span_features`, where there are any, and
+those of the span loss:
 
     loss(y, ŷ) = |y| + |ŷ| − 2 |y ∩ ŷ|  =  |y| + Σ over labelled spans of ŷ of (1 − 2 [it is matched])
 
@@ -23,6 +24,7 @@ import numpy as np
 from distdual.kernels.jit import bare_kernel, kernel
 from distdual.kernels.rows import Floats, Int32s, Ints
 from distdual.problems.parsing.derivation import Rules
+from distdual.problems.parsing.span_features import SpanScores, SpanWeights, new_span_scores, score_labels
 
 ANY = -1  # in Detour: whatever is best below
 BELOW = -2  # in Detour: the step stays, what is below it (of a binary rule: to the left) changes
@@ -45,9 +47,10 @@ class Chart(NamedTuple):
     active: Int32s  # (n (n + 1) / 2, n_symbols) the left children that a span can be
     n_active: Int32s  # (n (n + 1) / 2,)
     wanted: Int32s  # (n_labels,) how often the right tree has a label over the span at hand; 0 between two spans
+    spans: SpanScores
 
 
-def new_chart(longest: int, rules: Rules) -> Chart:
+def new_chart(longest: int, rules: Rules, spans: SpanWeights) -> Chart:
     n_spans = longest * (longest + 1) // 2
     return Chart(
         np.empty((n_spans, rules.n_symbols)),
@@ -55,6 +58,7 @@ def new_chart(longest: int, rules: Rules) -> Chart:
         np.empty((n_spans, rules.n_symbols), dtype=np.int32),
         np.empty(n_spans, dtype=np.int32),
         np.zeros(rules.n_labels, dtype=np.int32),
+        new_span_scores(longest, spans, rules),
     )
 
 
@@ -81,6 +85,7 @@ def fill_chart(tags: Floats, n: int, rules: Rules, w: Weights, spans: Int32s, un
             for k in range(i + 1, i + length):
                 combine_spans(at(i, k, n), at(k, i + length, n), rules, w.binary, chart, out)
             mark_span(spans, i, i + length, 1, chart.wanted)
+            score_labels(i, i + length, n, rules, chart.spans)
             close_span(here, rules, w.chain, unit, chart)
             mark_span(spans, i, i + length, -1, chart.wanted)
 
@@ -103,12 +108,12 @@ def close_span(here: int, rules: Rules, chain: Floats, unit: float, chart: Chart
     """Costs, chains and the list of active symbols of a span whose binary rules are all met."""
     top, base, wanted = chart.top[here], chart.base[here], chart.wanted
     for symbol in range(rules.n_tags, rules.n_labels):
-        top[symbol] += unit * (1.0 - 2.0 * min(wanted[symbol], 1))
+        top[symbol] += unit * (1.0 - 2.0 * min(wanted[symbol], 1)) + chart.spans.label[symbol]
     for symbol in range(rules.n_labels):
         base[symbol] = top[symbol]
     for u in range(len(rules.top)):
         if base[rules.bottom[u]] > -np.inf:
-            found = base[rules.bottom[u]] + chain[u] + unit * chain_cost(u, rules, wanted)
+            found = base[rules.bottom[u]] + chain[u] + chain_cost(u, rules, unit, chart)
             top[rules.top[u]] = max(top[rules.top[u]], found)
     count = 0
     for symbol in range(rules.n_symbols):
@@ -127,19 +132,23 @@ def mark_span(spans: Int32s, i: int, j: int, step: int, wanted: Int32s) -> None:
 
 
 @bare_kernel
-def chain_cost(u: int, rules: Rules, wanted: Int32s) -> float:
-    """Σ over the labels of a chain above its bottom of (1 − 2 [matched]); the bottom is matched before them."""
+def chain_cost(u: int, rules: Rules, unit: float, chart: Chart) -> float:
+    """Σ over the labels of a chain above its bottom of unit (1 − 2 [matched]), and of their scores.
+
+    The bottom is matched before them.
+    """
     begin, end = rules.chain_indptr[u], rules.chain_indptr[u + 1]
-    matched = 0
+    wanted, matched, scores = chart.wanted, 0, 0.0
     for k in range(begin, end):
         label = rules.chain_labels[k]
+        scores += chart.spans.label[label]
         if wanted[label] == 0:
             continue
         before = 1 if label == rules.bottom[u] else 0
         for m in range(begin, k):
             before += 1 if rules.chain_labels[m] == label else 0
         matched += 1 if before < wanted[label] else 0
-    return float(end - begin - 2 * matched)
+    return float(unit * (end - begin - 2 * matched) + scores)
 
 
 # --- the tree
@@ -314,9 +323,10 @@ def best_chain(
     if but == BELOW:
         score = -np.inf
     mark_span(spans, i, j, 1, wanted)
+    score_labels(i, j, n, rules, chart.spans)
     for u in range(len(rules.top)):
         if rules.top[u] == symbol and u != but and base[rules.bottom[u]] > -np.inf:
-            found = base[rules.bottom[u]] + chain[u] + unit * chain_cost(u, rules, wanted)
+            found = base[rules.bottom[u]] + chain[u] + chain_cost(u, rules, unit, chart)
             if found > score:
                 best, score = u, found
     mark_span(spans, i, j, -1, wanted)

@@ -9,7 +9,6 @@ import numpy as np
 
 from distdual.kernels.jit import bare_kernel, kernel
 from distdual.kernels.rows import CsrRows, Int32s, Ints
-from distdual.problems.chain.path_rows import add_emissions, write_merged
 from distdual.problems.parsing.grammar import Grammar
 
 
@@ -204,9 +203,6 @@ def find_losses(
     return -1
 
 
-# --- rows
-
-
 @bare_kernel
 def tags_of(key: Int32s, first_tag: int, tags: Int32s) -> None:
     """The tags of a derivation, which its numbers name from left to right; fills `tags`."""
@@ -215,60 +211,3 @@ def tags_of(key: Int32s, first_tag: int, tags: Int32s) -> None:
         if key[p] >= first_tag:
             tags[t] = key[p] - first_tag
             t += 1
-
-
-@bare_kernel
-def most_values(x: CsrRows, tokens: Ints, tree_indptr: Ints, chosen: Ints, key_indptr: Ints) -> int:
-    """How long all rows can be together: two of each feature, and one of each number of both derivations."""
-    most = 0
-    for c in range(len(chosen)):
-        i = chosen[c]
-        most += tree_indptr[i + 1] - tree_indptr[i] + key_indptr[c + 1] - key_indptr[c]
-        for t in range(tokens[i], tokens[i + 1]):
-            most += 2 * (x.indptr[t + 1] - x.indptr[t])
-    return most
-
-
-@kernel
-def fill_rows(
-    x: CsrRows,
-    tokens: Ints,
-    tree_indptr: Ints,
-    trees: Int32s,
-    chosen: Ints,
-    key_indptr: Ints,
-    keys: Int32s,
-    n_tags: int,
-    first_tag: int,
-    n_features: int,
-    indptr: Ints,
-    indices: Any,
-    values: Any,
-) -> None:
-    """φ(x, y) − φ(x, ŷ) with ascending columns, each named once, and no zeros; fills indptr, indices and values."""
-    room = 0
-    for c in range(len(chosen)):
-        room = max(room, most_values(x, tokens, tree_indptr, chosen[c : c + 1], key_indptr[c : c + 2]))
-    columns, parts = np.empty(room, np.int64), np.empty(room)
-    for c in range(len(chosen)):
-        i = chosen[c]
-        n = tokens[i + 1] - tokens[i]
-        right, found = trees[tree_indptr[i] : tree_indptr[i + 1]], keys[key_indptr[c] : key_indptr[c + 1]]
-        right_tags, found_tags = np.empty(n, np.int32), np.empty(n, np.int32)
-        tags_of(right, first_tag, right_tags)
-        tags_of(found, first_tag, found_tags)
-        size = add_emissions(x, tokens[i], right_tags, found_tags, n_tags, columns, parts)
-        at = write_merged(columns[:size], parts[:size], 1.0, indptr[c], indices, values)
-        size = add_rules(right, first_tag, n_tags * n_features, 1.0, 0, columns, parts)
-        size = add_rules(found, first_tag, n_tags * n_features, -1.0, size, columns, parts)
-        indptr[c + 1] = write_merged(columns[:size], parts[:size], 1.0, at, indices, values)
-
-
-@bare_kernel
-def add_rules(key: Int32s, first_tag: int, base: int, sign: float, size: int, columns: Ints, parts: Any) -> int:
-    """±1 for each rule of a derivation, from place `size` on; returns the end."""
-    for p in range(len(key)):
-        if key[p] < first_tag:
-            columns[size], parts[size] = base + key[p], sign
-            size += 1
-    return size

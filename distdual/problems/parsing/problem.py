@@ -1,6 +1,6 @@
 """Parsing with a weighted context-free grammar: one constraint for each wrong tree ŷ of a sentence, sharing its slack.
 
-    φ(x, y)   = Σ_t features_t ⊗ e_{tag of t in y}  +  Σ over rules of y of e_rule
+    φ(x, y)   = Σ_t features_t ⊗ e_{tag of t in y}  +  Σ over rules of y of e_rule  [+  Σ over labelled spans of y]
     loss(y,ŷ) = |y \\ ŷ| + |ŷ \\ y| over labelled spans                                        loss = "span"
               = [ŷ ≠ y]                                                                       loss = "zero-one"
 
@@ -8,8 +8,8 @@
 
 A labelled span is the label, the beginning and the end of a phrase; tags and inner symbols, which binarising brings,
 are none. Rules are the binary ones, chains and roots of data/grammar.py, each with a weight of its own; with K tags,
-w = [emission (n_features, K)] [rules]. The key of a constraint is the derivation ŷ. With the 0/1 loss the offender is
-the best tree that is not the right one.
+w = [emission (n_features, K)] [rules] [labelled spans, see `span_features`]. The key of a constraint is the derivation
+ŷ. With the 0/1 loss the offender is the best tree that is not the right one.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from distdual.data.shard import Runs, Shard
 from distdual.errors import InputError
 from distdual.kernels.jit import bare_kernel, kernel
 from distdual.kernels.row_copies import narrowed
-from distdual.kernels.rows import CsrRows, Floats, Int32s, Ints, as_csr
+from distdual.kernels.rows import CsrRows, Floats, Int32s, Ints, as_csr, copy_runs
 from distdual.problems.base import Constraints, Keys, Magnitude, Offenders, Problem, path_magnitude
 from distdual.problems.chain.problem import bounds_of
 from distdual.problems.chain.viterbi import all_finite, fill_scores, longest_of
@@ -33,12 +33,10 @@ from distdual.problems.parsing.cky import Chart, Detour, Weights, best_tree, fil
 from distdual.problems.parsing.derivation import (
     Rules,
     all_fit,
-    fill_rows,
     find_losses,
     fits,
     matching_spans,
     most_spans,
-    most_values,
     n_rules,
     read_key,
     rules_of,
@@ -48,6 +46,15 @@ from distdual.problems.parsing.derivation import (
 )
 from distdual.problems.parsing.grammar import OUTSIDE, Grammar, read_grammar
 from distdual.problems.parsing.second_best_tree import best_other_tree, new_detour
+from distdual.problems.parsing.span_features import (
+    WORD_PLACES,
+    SpanWeights,
+    fill_ends,
+    n_span_weights,
+    score_of_spans,
+    split_span_weights,
+)
+from distdual.problems.parsing.tree_rows import TreePairs, fill_rows, most_of_all
 from distdual.problems.parsing.treebank import BRACKETED
 from distdual.schema import array, rising
 
@@ -67,6 +74,10 @@ class Cfg(Problem):
 
     loss: str = "span"
     """"span" or "zero-one"."""
+
+    span_features: bool = False
+    """Weights of labelled spans, too, for their length, the words at their ends and beside them, and the tags that
+    these words were seen with."""
 
     rescaling: str = "margin"
     """"margin"; with the 0/1 loss "slack" is the same."""
@@ -105,25 +116,39 @@ class Cfg(Problem):
 
     @property
     def n_weights(self) -> int:  # type: ignore[override]
+        return self.n_rule_weights + self.span_features * n_span_weights(self.n_features, *self._n_labels)
+
+    @property
+    def n_rule_weights(self) -> int:
+        """Weights of emissions and rules, which come first."""
         return self.n_features * len(self.classes) + self.read.n_rules
+
+    @property
+    def _n_labels(self) -> tuple[int, int]:
+        """How many tags and phrases there are."""
+        return len(self.classes), self.read.n_labels - len(self.classes)
 
     def offenders(self, w: Floats, shard: Shard) -> Offenders:
         tokens, trees = bounds_of(shard), self._trees(shard)
         slack, indptr = np.empty(shard.n_examples), np.zeros(shard.n_examples + 1, dtype=np.int64)
         keys = np.empty(4 * len(shard.y), dtype=np.int32)
-        chart = new_chart(int(np.diff(tokens).max(initial=0)), self.rules)
+        emission, weights, spans = self._weights(w)
+        chart = new_chart(int(np.diff(tokens).max(initial=0)), self.rules, spans)
         detour = new_detour(int(np.diff(trees.indptr).max(initial=0)))
-        emission, weights = self._weights(w)
-        told = (self.rules, self.loss == "span", chart, detour)
-        bad = find_worst(
-            words_of(shard), tokens, trees.indptr, trees.values, emission, weights, *told, slack, indptr, keys
-        )
+        told = (emission, weights, spans, self.rules, self.loss == "span", chart, detour)
+        bad = find_worst(words_of(shard), tokens, trees.indptr, trees.values, *told, slack, indptr, keys)
         if bad >= 0:
             raise InputError(f"shard {shard.number}, row {bad}: the tree is not a derivation of the grammar")
         return Offenders(slack, Keys(indptr, keys[: indptr[-1]].copy()))
 
     def magnitude(self, shard: Shard, found: Offenders) -> Magnitude:  # noqa: ARG002 - known from the shard alone
-        return path_magnitude(shard, 4, 4.0)
+        if not self.span_features:
+            return path_magnitude(shard, 4, 4.0)
+        longest = 1 + int(np.diff(self.rules.chain_indptr).max(initial=0))
+        most_tags = int(np.diff(self.rules.by_feature).max(initial=0))
+        per_word = 2 * longest  # labelled spans: twice as many nodes as words, with a chain each
+        copies = 1 + WORD_PLACES * per_word * (1 + most_tags)  # the tags of a word count as often as its features
+        return path_magnitude(shard, 4 + per_word, 4.0, 1.0, copies)
 
     def costs(self, shard: Shard) -> Floats:
         return np.ones(shard.n_examples) if shard.cost is None else shard.cost.copy()
@@ -131,12 +156,15 @@ class Cfg(Problem):
     def constraints(self, shard: Shard, chosen: Ints, keys: Keys) -> Constraints:
         tokens, trees = bounds_of(shard), self._trees(shard)
         margin = self._losses(shard, chosen, keys)
+        pairs = TreePairs(
+            tokens[chosen], np.diff(tokens)[chosen], *right_trees(trees, chosen), keys.values, keys.indptr
+        )
         indptr = np.zeros(len(chosen) + 1, dtype=np.int64)
-        most = most_values(words_of(shard), tokens, trees.indptr, chosen, keys.indptr)
+        most = most_of_all(words_of(shard), pairs, self.rules, self.span_features)
         indices = np.empty(most, dtype=np.int32 if self.n_weights < 2**31 else np.int64)
         values = np.empty(most)
-        sizes = (len(self.classes), self.read.n_rules, self.n_features)
-        fill_rows(words_of(shard), tokens, *trees, chosen, *keys, *sizes, indptr, indices, values)
+        told = (self.rules, self.n_features, self.span_features)
+        fill_rows(words_of(shard), pairs, *told, indptr, indices, values)
         rows = CsrRows(indptr, indices[: indptr[-1]].copy(), narrowed(values[: indptr[-1]]))
         return Constraints(shard.first + chosen, self.costs(shard)[chosen], margin, rows, keys)
 
@@ -148,8 +176,9 @@ class Cfg(Problem):
         """The derivations of all sentences, one after the other; OUTSIDE for each word of one that has none."""
         tokens = bounds_of(shard)
         keys = np.empty(4 * len(shard.y), dtype=np.int32)
-        chart = new_chart(int(np.diff(tokens).max(initial=0)), self.rules)
-        size = find_best(words_of(shard), tokens, *self._weights(w), self.rules, chart, keys)
+        weights = self._weights(w)
+        chart = new_chart(int(np.diff(tokens).max(initial=0)), self.rules, weights[-1])
+        size = find_best(words_of(shard), tokens, *weights, self.rules, chart, keys)
         return keys[:size].copy()
 
     def spell(self, shard: Shard, predicted: NDArray[Any]) -> NDArray[Any]:
@@ -192,11 +221,15 @@ class Cfg(Problem):
             raise InputError(f"the key of a constraint of sentence {chosen[bad]} is not a derivation of its words")
         return losses
 
-    def _weights(self, w: Floats) -> tuple[Floats, Weights]:
-        """Emission (n_features, K), and the weights of rules, as views."""
-        emission, rules = np.split(w, [self.n_features * len(self.classes)])
+    def _weights(self, w: Floats) -> tuple[Floats, Weights, SpanWeights]:
+        """Emission (n_features, K), and the weights of rules and of spans, as views."""
+        emission, rules, spans = np.split(w, [self.n_features * len(self.classes), self.n_rule_weights])
         n_binary, n_chains = len(self.rules.left), len(self.rules.top)
-        return emission.reshape(-1, len(self.classes)), Weights(*np.split(rules, [n_binary, n_binary + n_chains]))
+        return (
+            emission.reshape(-1, len(self.classes)),
+            Weights(*np.split(rules, [n_binary, n_binary + n_chains])),
+            split_span_weights(spans, self.n_features, *self._n_labels),
+        )
 
     def _trees(self, shard: Shard) -> Runs:
         """The right trees, which must all be the grammar's own: others have no φ(x, y)."""
@@ -221,6 +254,15 @@ def tree_column(shard: Shard) -> Runs:
     array(f"shard {shard.number}: trees", trees.values, np.int32, (None,))
     rising(f"shard {shard.number}: trees", trees.indptr, len(trees.values), least=1)
     return trees
+
+
+def right_trees(trees: Runs, chosen: Ints) -> tuple[Int32s, Ints]:
+    """The right trees of the chosen sentences, one after the other."""
+    size = np.diff(trees.indptr)[chosen]
+    indptr = np.concatenate([[0], np.cumsum(size)])
+    found = np.empty(indptr[-1], dtype=np.int32)
+    copy_runs(trees.indptr, chosen, indptr, trees.values, found)
+    return found, indptr
 
 
 def words_at(shard: Shard, i: int) -> list[str]:
@@ -251,6 +293,7 @@ def find_worst(
     trees: Int32s,
     emission: Floats,
     w: Weights,
+    span_weights: SpanWeights,
     rules: Rules,
     by_span: bool,
     chart: Chart,
@@ -276,7 +319,8 @@ def find_worst(
             return i
         spans = spans[:n_spans]
         fill_scores(x, first, n, emission, scores)
-        finite = all_finite(scores, n)
+        fill_ends(x, first, n, span_weights, rules, chart.spans)
+        finite = all_finite(scores, n) and (not len(span_weights.words) or all_finite(chart.spans.ends, n))
         leave_out_tags(x, first, n, rules, scores)
         key, size = keys[begin : begin + 4 * n], 0
         if finite and by_span:
@@ -288,9 +332,9 @@ def find_worst(
         found = key[:size]
         slack[i] = 0.0 if finite else np.nan
         if size and not same_key(right, found):
-            ahead = loss_of(spans, found, n, rules, by_span) + margin_ahead(
-                scores, right, found, w, rules, tags, counts
-            )
+            ahead = loss_of(spans, found, n, rules, by_span)
+            ahead += margin_ahead(scores, right, found, w, rules, tags, counts)
+            ahead += spans_ahead(spans, found, n, rules, chart)
             slack[i] = 0.0 if ahead <= 0.0 else ahead
         else:
             size = len(right)
@@ -319,6 +363,17 @@ def loss_of(spans: Int32s, found: Int32s, n: int, rules: Rules, by_span: bool) -
     tags, own = np.empty(n, np.int32), np.empty((most_spans(found, rules), 3), np.int32)
     count = read_key(found, n, rules, tags, own)
     return float(len(spans) + count - 2 * matching_spans(spans, own[:count]))
+
+
+@kernel
+def spans_ahead(spans: Int32s, found: Int32s, n: int, rules: Rules, chart: Chart) -> float:
+    """How much more the labelled spans of a derivation score than the right ones."""
+    if not len(chart.spans.lengths):
+        return 0.0
+    tags, own = np.empty(n, np.int32), np.empty((most_spans(found, rules), 3), np.int32)
+    count = read_key(found, n, rules, tags, own)
+    other = score_of_spans(own[:count], n, rules, chart.spans)
+    return float(other - score_of_spans(spans, n, rules, chart.spans))
 
 
 @kernel
@@ -354,7 +409,16 @@ def margin_ahead(
 
 
 @kernel
-def find_best(x: CsrRows, tokens: Ints, emission: Floats, w: Weights, rules: Rules, chart: Chart, keys: Int32s) -> int:
+def find_best(
+    x: CsrRows,
+    tokens: Ints,
+    emission: Floats,
+    w: Weights,
+    span_weights: SpanWeights,
+    rules: Rules,
+    chart: Chart,
+    keys: Int32s,
+) -> int:
     """argmax score(ŷ) of every sentence into `keys`, one after the other; returns their length.
 
     Where the tags that words were seen with give no tree, every word may have every tag.
@@ -365,6 +429,7 @@ def find_best(x: CsrRows, tokens: Ints, emission: Floats, w: Weights, rules: Rul
     for i in range(len(tokens) - 1):
         n = tokens[i + 1] - tokens[i]
         fill_scores(x, tokens[i], n, emission, scores)
+        fill_ends(x, tokens[i], n, span_weights, rules, chart.spans)
         leave_out_tags(x, tokens[i], n, rules, scores)
         fill_chart(scores, n, rules, w, no_spans, 0.0, chart)
         size = best_tree(n, rules, w, no_spans, 0.0, chart, keys[end : end + 4 * n])

@@ -21,11 +21,13 @@ from distdual.problems.parsing.cky import (
     best_chain,
     best_root,
     best_rule,
+    chain_cost,
     is_chain,
     symbol_at,
     write_tree,
 )
 from distdual.problems.parsing.derivation import Rules
+from distdual.problems.parsing.span_features import score_labels
 
 
 def new_detour(size: int) -> Detour:
@@ -47,7 +49,8 @@ def best_other_tree(n: int, rules: Rules, w: Weights, right: Int32s, chart: Char
         if is_chain(code, rules):
             u = code - len(rules.left)
             detour.how_top[p], detour.top[p] = best_chain(symbol, i, j, n, rules, w.chain, nothing, 0.0, chart, u)
-            same = w.chain[u] + detour.base[p + 1]
+            score_labels(i, j, n, rules, chart.spans)
+            same = w.chain[u] + chain_cost(u, rules, 0.0, chart) + detour.base[p + 1]
         else:
             leave_rule(p, right, n, rules, w.binary, chart, detour)
             if symbol < rules.n_labels:
@@ -89,6 +92,9 @@ def leave_rule(p: int, right: Int32s, n: int, rules: Rules, binary: Floats, char
     found = binary[code] + chart.top[at(i, k, n), left] + other_right
     if found > detour.base[p]:
         detour.how_base[p], detour.base[p] = BELOW_RIGHT, found
+    if rules.parent[code] < rules.n_labels:
+        score_labels(i, j, n, rules, chart.spans)
+        detour.base[p] += chart.spans.label[rules.parent[code]]
 
 
 @kernel

@@ -35,6 +35,8 @@ PARTS = (
     "parsing.cky",
     "parsing.derivation",
     "parsing.second_best_tree",
+    "parsing.span_features",
+    "parsing.tree_rows",
     "chain.viterbi",
     "chain.path_rows",
 )
@@ -93,6 +95,16 @@ class TestZeroOneLossWithALexicon(CfgContract):
     shard = sentences(problem.read, 6, [3, 3, 2])
 
 
+class TestSpanFeatures(CfgContract):
+    problem = cfg(3, lexicon=True, span_features=True)
+    shard = sentences(problem.read, 3, [3, 2, 3])
+
+
+class TestSpanFeaturesWithZeroOneLoss(CfgContract):
+    problem = cfg(1, loss="zero-one", span_features=True)
+    shard = sentences(problem.read, 1, [2, 3, 2], cost=True)
+
+
 @given(
     seed=st.integers(0, 10**6),
     lengths=st.lists(st.integers(1, 4), min_size=1, max_size=3),
@@ -100,10 +112,11 @@ class TestZeroOneLossWithALexicon(CfgContract):
     spread=st.sampled_from([0.0, 0.3, 3.0]),
     sparse=st.booleans(),
     lexicon=st.booleans(),
+    spans=st.booleans(),
 )
 @compiling
-def test_the_oracle_equals_brute_force(seed, lengths, loss, spread, sparse, lexicon):
-    problem = cfg(seed, loss=loss, lexicon=lexicon)
+def test_the_oracle_equals_brute_force(seed, lengths, loss, spread, sparse, lexicon, spans):
+    problem = cfg(seed, loss=loss, lexicon=lexicon, span_features=spans)
     assume(all(len(derivations(problem.read, n)) <= MOST for n in lengths))
     shard = sentences(problem.read, seed, lengths)
     w = spread * np.random.default_rng(seed).normal(size=problem.n_weights)

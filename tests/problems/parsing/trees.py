@@ -89,7 +89,25 @@ def joint_features(problem: Cfg, features: Any, key: Key) -> Any:
     for code in key:
         if code < problem.read.n_rules:
             rules[code] += 1
-    return np.concatenate([emission.ravel(), rules])
+    return np.concatenate([emission.ravel(), rules, *([spans_joint(problem, features, key)] * problem.span_features)])
+
+
+def spans_joint(problem: Cfg, features: Any, key: Key) -> Any:
+    """The part of labelled spans of φ(x, y)."""
+    grammar, n = problem.read, len(features)
+    n_tags, bins = len(grammar.tags), [1, 2, 3, 4, 5, 7, 10, 15, 20, n + 20]
+    n_phrases = grammar.n_labels - n_tags
+    words = np.zeros((problem.n_features, 4, n_phrases))
+    tags, lengths = np.zeros((n_tags, 4, n_phrases)), np.zeros((10, n_phrases))
+    for (label, i, j), count in brackets(grammar.decode(list(key), ["w"] * n)).items():
+        a = grammar.number_of["phrase", label] - n_tags
+        lengths[next(k for k, longest in enumerate(bins) if j - i <= longest), a] += count
+        for place, t in enumerate((i - 1, i, j - 1, j)):
+            if 0 <= t < n:
+                words[:, place, a] += count * features[t]
+                for feature, tag in grammar.lexicon:
+                    tags[tag, place, a] += count * features[t][feature]
+    return np.concatenate([words.ravel(), tags.ravel(), lengths.ravel()])
 
 
 def brackets(tree: Tree) -> Counter[tuple[str, int, int]]:
