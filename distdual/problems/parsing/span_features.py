@@ -137,7 +137,7 @@ def add_spans(
             if not 0 <= t < n:
                 continue
             for p in range(x.indptr[first + t], x.indptr[first + t + 1]):
-                feature, value = np.int64(x.indices[p]), sign * x.values[p]
+                feature, value = int(x.indices[p]), sign * x.values[p]
                 columns[size], parts[size] = base + (feature * WORD_PLACES + place) * n_phrases + a, value
                 size += 1
                 begin, end = range_of_tags(feature, rules)
