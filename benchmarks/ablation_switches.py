@@ -27,13 +27,6 @@ def strides() -> None:
     replace(solver, "PACE", 0)
 
 
-def free_set_cg() -> None:
-    """No conjugate gradients on the free α."""
-    from distdual.solver.solver import Solver
-
-    replace(Solver, "_ascend_face", lambda *_: (0.0, 0))
-
-
 def active_sweeps() -> None:
     """Full sweeps alone, none over the groups that moved."""
     from distdual.solver import solver
@@ -137,7 +130,6 @@ def simd() -> None:
 
 SWITCHES = {
     "strides": Switch(strides),
-    "free-set CG": Switch(free_set_cg),
     "active sweeps": Switch(active_sweeps),
     "Newton in large groups": Switch(newton_groups, compiled=True),
     "averaged weights": Switch(averaged_weights),

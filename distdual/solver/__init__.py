@@ -12,7 +12,6 @@ group_step    one ascent step on a group
 extrapolate   steps along the direction of several sweeps
 sweep         sweeps of coordinate ascent over groups
 tracking      new constraints of a stream, each followed by visits to random ones
-free_set_cg   conjugate gradients on the free α
 simplex_qp    the exact maximiser for a single slack group
 gap           the relative duality gap, and when it certifies
 ascent_plan   limits of one ascent

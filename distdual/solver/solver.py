@@ -13,7 +13,6 @@ from distdual.solver.ascent_plan import UNLIMITED_SWEEPS, Ascent
 from distdual.solver.balance import Balanced, balanced_dual, better, last_column, scaled_to_balance
 from distdual.solver.cache import ConstraintCache, View
 from distdual.solver.extrapolate import PACE
-from distdual.solver.free_set_cg import ascend_face
 from distdual.solver.gap import relative_gap
 from distdual.solver.growable import ROOM, Room
 from distdual.solver.proven import Mass, dual, lower_bound
@@ -32,7 +31,6 @@ from distdual.solver.tracking import track
 
 NEARLY = 4.0  # multiple of the tolerance that UB′ may be when the gap is within it
 MOST_OFF = 100.0  # largest ratio of the gap to that of UB′ for UB′ to be useful
-FIRST_JOINT_SWEEP = 4  # full sweeps after which the free α are moved together; then twice as many, and so on
 MIN_CHUNK = 32  # new constraints of groups between visits, to spare calls
 SWEEP_WORK = 1000  # fixed cost of a sweep, in updates
 EASY = 16.0  # mean C ||x||² of the first stage on the way to a large C: about as many visits take α from 0 to C
@@ -153,15 +151,14 @@ class Solver:
         """Improve α according to `plan`, and return the cached problem's gap or an estimate of it.
 
         Each full sweep is followed by sweeps over the groups that moved, while these gain more per update than all
-        since the full sweep; the next full sweep checks the rest. Now and then the free α are moved together, at up to
-        the cost of all work before. The gap is that of the cached constraints only. UB′ takes each loss at another w
-        and may be below the optimum, so it decides only when to compute the gap by a pass over the cache, unless the
-        plan trusts it: where a scan is as cheap as that pass, the scan shows by how much to correct UB′. `gained` and
-        `spent` are the gain and the work, in updates, of the round so far, for the slope rule.
+        since the full sweep; the next full sweep checks the rest. The gap is that of the cached constraints only. UB′
+        takes each loss at another w and may be below the optimum, so it decides only when to compute the gap by a pass
+        over the cache, unless the plan trusts it: where a scan is as cheap as that pass, the scan shows by how much to
+        correct UB′. `gained` and `spent` are gain and work, in updates, of the round so far, for the slope rule.
         """
-        gap, limit, own, due, before = np.inf, plan.patience * max(1.0, spent), 0, FIRST_JOINT_SWEEP, np.inf
-        for turn in range(1, 1 + (plan.max_sweeps if len(self.cache) else 0)):
-            self.mean, before = np.zeros(self.prior.n_weights), gap
+        gap, limit = np.inf, plan.patience * max(1.0, spent)
+        for _ in range(plan.max_sweeps if len(self.cache) else 0):
+            self.mean = np.zeros(self.prior.n_weights)
             sweep = self.sweep(np.arange(self.cache.n_groups), self.mean)
             self.reached = self.dual_objective()
             self.claim = gap = relative_gap(sweep.estimate, self.reached)
@@ -171,13 +168,7 @@ class Solver:
                 break
             self._recentre()
             gain, work = self._sweep_active(sweep)
-            if turn == due and gap * gap <= plan.tolerance * before:  # one more turn is enough
-                due += 1
-            elif turn == due:
-                more, cost = self._ascend_face(sweep.active, own + work)
-                due = 2 * due if more * work > gain * cost else 0  # 0: never again, as sweeps gain more per visit
-                gain, work = gain + more, work + cost
-            gained, spent, own = gained + gain, spent + work, own + work
+            gained, spent = gained + gain, spent + work
             slow = plan.slope and not gain * spent > gained * work
             if slow or spent > limit or self.should_stop():
                 break
@@ -214,18 +205,6 @@ class Solver:
             gain, work = climb_shared(*columns, *groups, *rest)
         self.updates += work - n - SWEEP_WORK
         return gain, work
-
-    def _ascend_face(self, active: Ints, work: int) -> tuple[float, int]:
-        """Move the free α of these groups together, at the cost of about `work` visits; return gain and work."""
-        if not self.prior.plain or not len(active):
-            return 0.0, 0
-        view = self._arrays()
-        alone = np.arange(len(view.alpha) + 1)
-        groups = (view.most, alone, alone) if self.cache.single else (view.capacity, view.members, view.group_indptr)
-        columns = (view.rows, view.margin, view.alpha, view.curve, *groups)
-        gain, cost = ascend_face(*columns, active, self.w, work)
-        self.updates += cost
-        return gain, cost
 
     @property
     def excess(self) -> float:
