@@ -23,6 +23,7 @@ from distdual.coordinator.schedule import (
     Pass,
     Stop,
     counts_visits,
+    cut_expensive,
     cut_pieces,
 )
 from distdual.coordinator.trainer import Trainer
@@ -105,7 +106,9 @@ class AsyncTrainer(Trainer):
             self._use_recent(step.plan)
         slack = self.partition.slack
         least = MIN_PYTHON_PIECE if self.problem.holds_gil else MIN_PIECE
-        self.flow.began(step, slack, self._query(step.plan), cut_pieces(step.plan, self.executor.slots, slack, least))
+        pieces = tuple(cut_pieces(step.plan, self.executor.slots, slack, least))
+        pieces = cut_expensive(pieces, self.problem.oracle_work, slack)
+        self.flow.began(step, slack, self._query(step.plan), pieces)
 
     def _publish(self, flight: Flight) -> None:
         self._start()  # scans at earlier weights, before workers drop those

@@ -16,7 +16,8 @@ from distdual.solver.ascent_plan import UNLIMITED_SWEEPS, Ascent
 FIRST_PIECE = 1024  # examples scanned for the first w
 CERTIFY_BELOW = 0.05  # estimated gap below which a pass is scanned at one w, and so certifies
 CERTIFY_EVERY = 4  # certify at least once in so many passes
-MAX_ROUNDS = 16  # rounds of a pass after the first
+MAX_ROUNDS = 16  # rounds of a pass after the first …
+EXPENSIVE_ROUNDS = 4  # … and where calls are expensive: all workers wait for the last report of a round
 CACHE_GAP_SHARE = 0.5  # share of the target gap left to the cached problem
 NEXT_SCAN_SHARE = 0.1  # share of the uncached loss of one scan that the next is likely to find
 ASCENT_DOMINATES = 4.0  # ratio of ascent work to scan work above which a pass is the cheaper step
@@ -84,6 +85,7 @@ class Limits:
     slack: Slack = EXAMPLE  # examples that share a slack: rounds never cut such a group
     streamed_bytes: int = 0  # that a pass reads from storage; 0 where shards stay in memory
     visits: int = 1  # scans of an example that pay, once it is read
+    max_rounds: int = MAX_ROUNDS  # of a pass after the first
     process: bool = True  # with the schedule "reprocess:K": a step on each new constraint
 
 
@@ -206,7 +208,7 @@ def passing(progress: Progress, limits: Limits, whole: list[Piece], between: Asc
         most = n_examples if between.slope else -(-n_examples // 8)
         return Pass(False, cut_rounds(whole, FIRST_PIECE, most, limits.slack), between, last)
     near = is_near(progress, max(CERTIFY_BELOW, 2 * limits.target))
-    n_rounds = 1 if near else min(MAX_ROUNDS, int(progress.oracle_sweeps))
+    n_rounds = 1 if near else min(limits.max_rounds, int(progress.oracle_sweeps))
     if n_rounds <= 1:
         return Pass(True, (tuple(whole),), between, last)
     size = -(-n_examples // n_rounds)
@@ -255,6 +257,11 @@ def cut_rounds(whole: list[Piece], first: int, most: int, slack: Slack = EXAMPLE
     if current:
         rounds.append(tuple(current))
     return tuple(rounds)
+
+
+def max_rounds(oracle_work: float) -> int:
+    """The most rounds of a pass after the first."""
+    return EXPENSIVE_ROUNDS if oracle_work >= EXPENSIVE_CALL else MAX_ROUNDS
 
 
 def cut_pieces(plan: Pass, slots: int, slack: Slack = EXAMPLE, least: int = MIN_PIECE) -> list[Piece]:

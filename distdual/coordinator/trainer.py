@@ -32,6 +32,7 @@ from distdual.coordinator.schedule import (
     Stop,
     after_scan,
     idle_passes,
+    max_rounds,
     next_step,
     out_of_time,
 )
@@ -207,6 +208,7 @@ class Trainer:
             self.partition.slack,
             self.cost.streamed_bytes,
             self.cost.visits,
+            max_rounds(self.problem.oracle_work),
             config.process,
         )
 

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from distdual.coordinator.schedule import (
     CERTIFY_EVERY,
     EXPENSIVE_CALL,
+    EXPENSIVE_ROUNDS,
     FIRST_PIECE,
     MAX_ASCENT,
+    MAX_ROUNDS,
     NEXT_SCAN_SHARE,
     PIECE_WORK,
     SHARERS,
@@ -25,6 +27,7 @@ from distdual.coordinator.schedule import (
     climbing,
     cut_expensive,
     cut_rounds,
+    max_rounds,
     next_step,
 )
 from distdual.scan.slack import ALL, SHARD, Slack
@@ -249,6 +252,12 @@ def test_an_expensive_oracle_gets_short_pieces_that_cover_all_and_cut_no_group(w
         assert per_group is None or work * (end - begin) <= most + work * (per_group - 1)
         left -= end - begin
     assert seen == {3: list(range(size)), 5: list(range(8, 8 + size))}
+
+
+def test_an_expensive_oracle_makes_a_pass_of_few_rounds():
+    costly = replace(LATER, oracle_sweeps=100.0)
+    rounds = [len(planned(costly, max_rounds=max_rounds(work)).rounds) for work in (EXPENSIVE_CALL / 2, EXPENSIVE_CALL)]
+    assert rounds == [MAX_ROUNDS, EXPENSIVE_ROUNDS]
 
 
 def test_pieces_of_an_expensive_oracle_shrink_towards_the_end_of_a_round():
