@@ -114,6 +114,27 @@ def row(workers: int, mode: str, runs: list[dict[str, Any]], alone: float | None
     return [workers, mode, *figures, *rounded, middle["passes"], middle["oracle_calls"], round(middle["busy"], 2)]
 
 
+def draw(found: dict[str, dict[str, list[dict[str, Any]]]], path: Path) -> None:
+    """Write the efficiency of each mode by the number of workers."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 3.5))
+    lines = rows(found)
+    for mode in MODES:
+        points = [(line[0], line[6]) for line in lines if line[1] == mode and line[6] is not None]
+        axes.plot(*zip(*points, strict=True), marker="o", label=mode)
+    axes.axhline(1.0, color="grey", linewidth=0.8, linestyle=":")
+    axes.set(xscale="log", xlabel="workers", ylabel="efficiency", ylim=(0, 1.1))
+    axes.set_xticks(WORKERS, labels=list(map(str, WORKERS)))
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path)
+    plt.close(figure)
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(
         "python -m benchmarks.scaleout", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -122,6 +143,7 @@ def main() -> None:
     arguments.add_argument("--mode", action="append", choices=MODES, help="may be given several times")
     arguments.add_argument("--repeat", type=int, default=3)
     arguments.add_argument("--json", type=Path, metavar="FILE", help="add all runs to this file")
+    arguments.add_argument("--plot", type=Path, metavar="FILE", help="draw all runs, those of one worker among them")
     told = arguments.parse_args()
     found = json.loads(told.json.read_text()) if told.json and told.json.exists() else {}
     for workers in told.workers or WORKERS:
@@ -129,6 +151,8 @@ def main() -> None:
         if told.json:
             told.json.write_text(json.dumps(found, indent=1) + "\n")
     print(markdown(COLUMNS, rows(found)))
+    if told.plot:
+        draw(found, told.plot)
 
 
 if __name__ == "__main__":
