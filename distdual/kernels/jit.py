@@ -4,6 +4,7 @@ import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import numba
@@ -116,6 +117,14 @@ def gather_kernel(fn: F) -> F:
 def specialise(generic: Callable[..., Any]) -> Callable[[F], F]:
     """Register what `generic` compiles to inside kernels: a function of Numba types that returns bare code."""
     return cast(Callable[[F], F], overload(generic, jit_options=cast(Any, {**FLAGS, **BARE, **CHECKED})))
+
+
+def body_of(kernel: Any) -> Any:
+    """The function behind a kernel, for `specialise` to return: compiled where it is called, not once more alone."""
+    fn = kernel.py_func
+    found = FunctionType(fn.__code__, fn.__globals__, fn.__name__)
+    found.__annotations__ = dict.fromkeys(fn.__annotations__, Any)  # Numba wants those of the specialising function
+    return found
 
 
 def fetch(values: Any, place: Any) -> None:

@@ -3,11 +3,11 @@
 Single and pairwise steps would converge too slowly there.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.kernels.jit import bare_kernel, inlined_kernel
+from distdual.kernels.jit import bare_kernel, inlined_kernel, specialise
 from distdual.kernels.rows import Floats, Ints
 
 LARGE = 16  # fewest constraints of a large group
@@ -21,21 +21,52 @@ class Scratch(NamedTuple):
     gradient: Floats  # (n,)
     delta: Floats  # (n,) changes of α not yet applied to w
     products: Floats  # (n, n) x_kᵀ x_j
-    face: Ints  # (n,) positions of the α > 0; this and the rest for large groups only
+
+
+class LargeScratch(NamedTuple):
+    """The same where a group is large. A type of its own: kernels for small groups take seconds less to compile."""
+
+    gradient: Floats
+    delta: Floats
+    products: Floats
+    face: Ints  # (n,) positions of the α > 0
     factor: Floats  # (n, n) Cholesky factor of the products between them
     step: Floats  # (n,)
     level: Floats  # (n,)
 
-    @staticmethod
-    def of(group_indptr: Ints) -> "Scratch":
-        n = int(np.diff(group_indptr).max(initial=1))
-        m = n if n >= LARGE else 0
-        face = np.empty(m, dtype=np.int64)
-        return Scratch(np.empty(n), np.empty(n), np.empty((n, n)), face, np.empty((m, m)), np.empty(m), np.empty(m))
+
+AnyScratch = Scratch | LargeScratch
+
+
+def scratch_of(group_indptr: Ints, *, jointly: bool) -> AnyScratch:
+    """Buffers for these groups; `jointly` if large ones are solved by `solve_large`."""
+    n = int(np.diff(group_indptr).max(initial=1))
+    small = Scratch(np.empty(n), np.empty(n), np.empty((n, n)))
+    if n < LARGE or not jointly:
+        return small
+    return LargeScratch(*small, np.empty(n, dtype=np.int64), np.empty((n, n)), np.empty(n), np.empty(n))
+
+
+def solve_if_large(C: float, alpha: Floats, slots: Ints, scratch: AnyScratch) -> float:
+    """Apply `solve_large` to a large group; return the gain in D."""
+    if isinstance(scratch, LargeScratch) and len(slots) >= LARGE:
+        return solve_large(C, alpha, slots, scratch)
+    return 0.0
+
+
+@specialise(solve_if_large)
+def _solve_if_large(C: Any, alpha: Any, slots: Any, scratch: Any) -> Any:  # noqa: ARG001 - Numba requires the same names
+    def large(C: Any, alpha: Any, slots: Any, scratch: Any) -> Any:
+        return solve_large(C, alpha, slots, scratch) if len(slots) >= LARGE else 0.0
+
+    def small(C: Any, alpha: Any, slots: Any, scratch: Any) -> Any:  # noqa: ARG001
+        return 0.0
+
+    return large if scratch.instance_class is LargeScratch else small
 
 
 @bare_kernel
-def solve_large(C: float, alpha: Floats, slots: Ints, scratch: Scratch) -> float:
+def solve_large(C: float, alpha: Floats, slots: Ints, scratch: LargeScratch) -> float:
     """Maximise D over the α of a group by an active set: Newton steps on those above 0, then one more joins.
 
     Changes alpha and scratch.gradient, adds the change of each α to scratch.delta; returns the gain in D. Where rows
@@ -75,7 +106,7 @@ def solve_large(C: float, alpha: Floats, slots: Ints, scratch: Scratch) -> float
 
 
 @bare_kernel
-def take_step(length: float, alpha: Floats, slots: Ints, m: int, scratch: Scratch) -> tuple[float, float]:
+def take_step(length: float, alpha: Floats, slots: Ints, m: int, scratch: LargeScratch) -> tuple[float, float]:
     """Move along scratch.step; return the gain in D, which is quadratic, and the growth of Σ α."""
     g, face, step = scratch.gradient[: len(slots)], scratch.face, scratch.step
     slope, moved = 0.0, 0.0
@@ -91,7 +122,7 @@ def take_step(length: float, alpha: Floats, slots: Ints, m: int, scratch: Scratc
 
 
 @bare_kernel
-def newton_step(g: Floats, m: int, full: bool, scratch: Scratch) -> float:
+def newton_step(g: Floats, m: int, full: bool, scratch: LargeScratch) -> float:
     """Fill scratch.step with the step to the best point of the face, and return the multiplier of Σ α ≤ C.
 
     step = G⁻¹ (g − price · 1),     price so that Σ step = 0 where C is used up, else 0
@@ -141,7 +172,9 @@ def back_solve(factor: Floats, m: int, x: Floats) -> None:
 
 
 @bare_kernel
-def longest(room: float, alpha: Floats, slots: Ints, m: int, full: bool, scratch: Scratch) -> tuple[float, int, bool]:
+def longest(
+    room: float, alpha: Floats, slots: Ints, m: int, full: bool, scratch: LargeScratch
+) -> tuple[float, int, bool]:
     """Return the feasible share of a step, the α of the face that it takes to 0, or −1, and whether it uses up C."""
     length, out, total = 1.0, -1, 0.0
     for i in range(m):

@@ -25,7 +25,7 @@ from distdual.kernels.rows import (
 )
 from distdual.problems.base import Constraints, Keys
 from distdual.problems.constraint_hash import Identities, are_new, identities
-from distdual.solver.active_set import Scratch
+from distdual.solver.active_set import AnyScratch, scratch_of
 from distdual.solver.cache_index import are_absent, group_up, merge
 from distdual.solver.gram import count_older, fill_gram, keep_gram
 from distdual.solver.growable import ROOM, Growing, GrowingFeatures, GrowingOuter, Room, keep_ragged
@@ -64,7 +64,7 @@ class View(NamedTuple):
     group_indptr: Ints  # (n_groups + 1,) into members
     capacity: Floats  # (n_groups,) C_i
     most: Floats  # (n,) C_i of the group each slot belongs to
-    scratch: Scratch
+    scratch: AnyScratch
 
 
 class ConstraintCache:
@@ -157,7 +157,7 @@ class ConstraintCache:
             self.group_indptr,
             most[self.members[self.group_indptr[:-1]]],
             most,
-            Scratch.of(self.group_indptr),
+            scratch_of(self.group_indptr, jointly=not isinstance(self.rows.view, OuterRows)),
         )
 
     def support(self) -> Ints:

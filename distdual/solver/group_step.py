@@ -7,9 +7,9 @@ Each step changes alpha, w and v, and returns the gain in D, max(0, max_k g_k) b
 
 from typing import Any
 
-from distdual.kernels.jit import bare_kernel, inlined_kernel, specialise
+from distdual.kernels.jit import bare_kernel, body_of, inlined_kernel, specialise
 from distdual.kernels.rows import Floats, Ints, OuterRows, Rows, add, dot, is_outer, overlap
-from distdual.solver.active_set import LARGE, Scratch, shift_alpha, solve_large
+from distdual.solver.active_set import AnyScratch, shift_alpha, solve_if_large
 from distdual.solver.metric import Plain, Space, cross, is_plain, move
 
 
@@ -23,12 +23,12 @@ def improve(
     slots: Ints,
     w: Floats,
     v: Floats,
-    scratch: Scratch,
+    scratch: AnyScratch,
 ) -> tuple[float, float, bool]:
     """Improve the α of one group of several constraints, by the method that suits their rows."""
     if isinstance(rows, OuterRows) and isinstance(space, Plain):
         return improve_outer(space, rows, margin, alpha, curve, C, slots, w, v, scratch)
-    if isinstance(space, Plain) and len(space.gram_indptr):
+    if isinstance(space, Plain):
         return improve_by_gram(space, rows, margin, alpha, curve, C, slots, w, v, scratch)
     return improve_group(space, rows, margin, alpha, curve, C, slots, w, v, scratch)
 
@@ -37,7 +37,7 @@ def improve(
 def _improve(
     space: Any,
     rows: Any,
-    margin: Any,  # noqa: ARG001 - Numba requires the same names
+    margin: Any,  # noqa: ARG001 - Numba requires the same names, and compiles the function as part of its caller
     alpha: Any,  # noqa: ARG001
     curve: Any,  # noqa: ARG001
     C: Any,  # noqa: ARG001
@@ -46,20 +46,9 @@ def _improve(
     v: Any,  # noqa: ARG001
     scratch: Any,  # noqa: ARG001
 ) -> Any:
-    def by_gram(
-        space: Any, rows: Any, margin: Any, alpha: Any, curve: Any, C: Any, slots: Any, w: Any, v: Any, scratch: Any
-    ) -> Any:
-        if len(space.gram_indptr):
-            return improve_by_gram(space, rows, margin, alpha, curve, C, slots, w, v, scratch)
-        return improve_group(space, rows, margin, alpha, curve, C, slots, w, v, scratch)
-
-    def chosen(
-        space: Any, rows: Any, margin: Any, alpha: Any, curve: Any, C: Any, slots: Any, w: Any, v: Any, scratch: Any
-    ) -> Any:
-        return way(space, rows, margin, alpha, curve, C, slots, w, v, scratch)
-
-    way = improve_outer if is_outer(rows) and is_plain(space) else improve_group
-    return by_gram if is_plain(space) and not is_outer(rows) else chosen
+    if not is_plain(space):
+        return body_of(improve_group)
+    return body_of(improve_outer if is_outer(rows) else improve_by_gram)
 
 
 @inlined_kernel
@@ -103,7 +92,7 @@ def best_step(g: float, curve: float, least: float, most: float) -> float:
     return least if g < 0.0 else 0.0
 
 
-@inlined_kernel
+@bare_kernel
 def improve_outer(
     space: Plain,  # noqa: ARG001 - the common signature
     rows: OuterRows,
@@ -114,7 +103,7 @@ def improve_outer(
     slots: Ints,
     w: Floats,
     v: Floats,  # noqa: ARG001
-    scratch: Scratch,
+    scratch: AnyScratch,
 ) -> tuple[float, float, bool]:
     """For rows that share features and +block, where inner products cost nothing: overlap · ||features||²."""
     n, first = len(slots), slots[0]
@@ -148,7 +137,7 @@ def improve_outer(
     return gain, worst, moved
 
 
-@inlined_kernel
+@bare_kernel
 def improve_by_gram(
     space: Plain,
     rows: Rows,
@@ -159,9 +148,11 @@ def improve_by_gram(
     slots: Ints,
     w: Floats,
     v: Floats,
-    scratch: Scratch,
+    scratch: AnyScratch,
 ) -> tuple[float, float, bool]:
     """For rows whose inner products are kept: each row is read once, and once more if its α moves."""
+    if not len(space.gram_indptr):
+        return improve_group(space, rows, margin, alpha, curve, C, slots, w, v, scratch)
     n = len(slots)
     g, delta, products = scratch.gradient[:n], scratch.delta[:n], scratch.products
     worst = 0.0
@@ -175,7 +166,7 @@ def improve_by_gram(
         for r in range(s):
             products[s, r] = products[r, s] = space.gram[space.gram_indptr[slots[s]] + r]
     delta[:] = 0.0
-    gain = solve_large(C, alpha, slots, scratch) if n >= LARGE else 0.0
+    gain = solve_if_large(C, alpha, slots, scratch)
     gain += solve(C, alpha, slots, g, products, delta)
     moved = False
     for s in range(n):
@@ -251,7 +242,7 @@ def improve_group(
     slots: Ints,
     w: Floats,
     v: Floats,
-    scratch: Scratch,  # noqa: ARG001
+    scratch: AnyScratch,  # noqa: ARG001
 ) -> tuple[float, float, bool]:
     """Improve each α_k of a group alone, then against a partner where the slack is used up.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from distdual.kernels.jit import bare_kernel, fetch, inlined_kernel, kernel
 from distdual.kernels.rows import Floats, Ints, Rows, add, dot, fetch_row
-from distdual.solver.active_set import Scratch
+from distdual.solver.active_set import AnyScratch
 from distdual.solver.extrapolate import WIDEST, remember, stride
 from distdual.solver.group_step import improve, improve_alone
 from distdual.solver.metric import Space
@@ -123,7 +123,7 @@ def sweep_shared(
     capacity: Floats,
     members: Ints,
     group_indptr: Ints,
-    scratch: Scratch,
+    scratch: AnyScratch,
     groups: Ints,
     w: Floats,
     v: Floats,
@@ -209,7 +209,7 @@ def climb_shared(
     capacity: Floats,
     members: Ints,
     group_indptr: Ints,
-    scratch: Scratch,
+    scratch: AnyScratch,
     active: Ints,
     random: Any,
     w: Floats,
