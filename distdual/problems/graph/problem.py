@@ -25,6 +25,7 @@ from distdual.problems.graph.minimum_cut import attraction, best_cut
 from distdual.problems.graph.relaxation import relaxed
 from distdual.problems.user.problem import UserProblem
 
+LARGEST_FEATURE = 1e30  # rows, which add up those of a graph, are in single precision
 CLOSE = 1e-12  # relative: how far below 0 rounding may put an attraction
 FIELDS = ("nodes", "edges", "edge_features", "edge_types", "node_cost")
 
@@ -206,8 +207,8 @@ class PairwiseGraph(UserProblem):
         if features.shape != (len(edges), self.edge_features):
             expected = f"{self.edge_features} for each of {len(edges)} edges"
             raise InputError(f"edge_features have the shape {features.shape}, expected {expected}")
-        if not (np.isfinite(nodes).all() and np.isfinite(features).all()):
-            raise InputError("a feature of a node or of an edge is NaN or infinite")
+        if not all(np.abs(each).max(initial=0.0) <= LARGEST_FEATURE for each in (nodes, features)):
+            raise InputError(f"a feature of a node or of an edge is NaN, infinite or above {LARGEST_FEATURE:g}")
         if self.signed and features.min(initial=0.0) < 0:
             raise InputError("an edge feature is negative; attractive = false allows that, with a bound for two labels")
         types = types_of_edges(x, len(edges), self.edge_types)

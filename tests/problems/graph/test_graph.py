@@ -275,6 +275,8 @@ def test_a_grid_has_the_edges_of_its_neighbours():
         ({"edge_features": np.array([[-1.0]])}, "an edge feature is negative"),
         ({"nodes": np.array([[0.0], [np.nan], [1.0]])}, "a feature of a node or of an edge is NaN"),
         ({"edge_features": np.array([[np.inf]])}, "a feature of a node or of an edge is NaN"),
+        ({"edge_features": np.array([[np.nan]])}, "a feature of a node or of an edge is NaN"),
+        ({"nodes": np.array([[0.0], [-1e300], [1.0]])}, r"is NaN, infinite or above 1e\+30"),
         ({"node_cost": np.array([1.0, np.nan, 1.0])}, "node_cost must be a finite number from 0"),
         ({"node_cost": np.array([1.0, -1.0, 1.0])}, "node_cost must be a finite number from 0"),
         ({"edge_types": np.array([1])}, "an edge type is 1 or 1; expected 0 to 0"),
