@@ -285,7 +285,7 @@ OF_REGRESSION = {
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("originals")
-    return {kind: make(folder / kind, kind) for kind in ("multiclass", "regression")}
+    return {kind: make(folder / kind, kind) for kind in ("multiclass", "regression", "chain")}
 
 
 def copied(original: Path, place: Path) -> Path:
@@ -307,6 +307,22 @@ def test_both_refuse_a_regression_after_a_change_of(name: str, originals: dict[s
     {**TAMPERINGS, **OF_REGRESSION}[name](place)
     assert refused_by_verify(place)
     assert refused_by_check(place)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TAMPERINGS)
+@pytest.mark.parametrize("kind", ["regression", "chain"])
+def test_both_refuse_models_of_other_kinds_after_a_change_of(
+    kind: str, name: str, originals: dict[str, Path], tmp_path: Path
+) -> None:
+    place = copied(originals[kind], tmp_path / "copy")
+    TAMPERINGS[name](place)
+    assert refused_by_verify(place)
+    assert refused_by_check(place)
+
+
+def test_there_are_thirty_changes_at_least() -> None:
+    assert len(TAMPERINGS) >= 30
 
 
 def test_a_forged_target_is_noticed_when_the_user_states_the_target(originals: dict[str, Path], tmp_path: Path) -> None:
