@@ -46,6 +46,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "exact_regression": {"problem": {"kind": "regression"}, "kernel": {"kind": "laplacian"}},
 }
 KINDS = tuple(SETTINGS)  # their order gives the seeds
+QUICK_KINDS = (*KINDS[: KINDS.index("user") + 1], "landmarks", "graph")  # the others are left to the slow tests
 NEVER_SUSPENDED = ("exact_kernel", "exact_multiclass", "exact_regression")
 NEVER_STARTED = (*NEVER_SUSPENDED, "f1", "auc")  # from a model
 FROM_ROWS = {"table": "rows.csv", "tagged_text": "text.conll"}

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fuzz import mutations
 from tests.fuzz.judge import Answer, Worker, apart, fault
-from tests.fuzz.kinds import FROM_ROWS, KINDS, NEVER_STARTED, NEVER_SUSPENDED, SETTINGS, config, make
+from tests.fuzz.kinds import FROM_ROWS, KINDS, NEVER_STARTED, NEVER_SUSPENDED, QUICK_KINDS, SETTINGS, config, make
 from tests.fuzz.seeds import FAILED
 
 QUICK, MANY = 7, 100  # cases a kind of problem and target, of which there are three
@@ -119,8 +119,8 @@ class Case:
     def model(self) -> None:
         model, data = self.here / "model", self.valid / "data"
         self.command("info", model)
-        more = ["--probabilities"] if self.name == "calibrated" else []
-        self.command("predict", model, data, "--out", self.here / "labels.csv", *self.own, *more)
+        told = ["labels.csv", "--probabilities"] if self.name == "calibrated" else ["labels.txt"]
+        self.command("predict", model, data, "--out", self.here / told[0], *self.own, *told[1:])
         if self.name == "table":
             self.command("predict", model, self.rows, "--out", self.here / "labels.txt")
         self.prepare_like(model)
@@ -165,7 +165,10 @@ def cases(name: str, target: str, seeds: Iterable[int], valid: Path, here: Path,
     return faults
 
 
-@pytest.mark.parametrize(("name", "target"), CASES)
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [pytest.param(*case, marks=[] if case[0] in QUICK_KINDS else [pytest.mark.slow]) for case in CASES],
+)
 def test_a_changed_file_is_refused_or_does_no_harm(name, target, valid, tmp_path, worker):
     assert cases(name, target, (UNCHANGED, *range(QUICK)), valid(name), tmp_path, worker) == []
 
