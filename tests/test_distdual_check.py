@@ -285,7 +285,10 @@ OF_REGRESSION = {
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("originals")
-    return {kind: make(folder / kind, kind) for kind in ("multiclass", "regression", "chain")}
+    kinds = ("multiclass", "regression", "chain")
+    for kind in kinds:
+        (folder / kind).mkdir()
+    return {kind: make(folder / kind, kind) for kind in kinds}
 
 
 def copied(original: Path, place: Path) -> Path:
