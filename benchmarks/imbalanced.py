@@ -172,7 +172,7 @@ def scan_seconds(train: Rows, repeat: int) -> dict[str, Any]:
         data = open_dataset(place)
         for _ in range(repeat):
             for workers, seconds in taken.items():
-                with connect(ClusterConfig(local=LocalCluster(workers=workers))) as client:
+                with connect(ClusterConfig(local=LocalCluster(workers=workers, threads=1))) as client:
                     executor = DaskExecutor(client, data, problem)
                     oracle = oracle_of(problem)(executor, problem, data.n_shards, lambda t: executor.publish(0, t))  # noqa: B023
                     for k in range(PASSES + 1):
