@@ -21,7 +21,7 @@ from distdual.data.shard import Block, Read, Shard
 from distdual.data.sources.arrays import checked_weights, csr_rows, dense_rows, is_sparse, labels
 from distdual.data.validate import label_name
 from distdual.errors import InputError
-from distdual.kernels.rounding import row_norm_bound
+from distdual.kernels.rounding import value_norm_bound
 from distdual.kernels.rows import CsrRows, Features, Ints
 
 PARTITION_SHARD_BYTES = (
@@ -285,4 +285,4 @@ def one_shard(block: Block, number: int, first: int, begin: int, end: int, coded
     y = block.y[rows]
     codes: Any = y.astype(np.float64) if coded is None else np.searchsorted(coded, y).astype(np.int32)
     cost = None if block.cost is None else block.cost[rows]
-    return OneShard(Shard(number, first, x, codes, cost, norm=row_norm_bound(x)))
+    return OneShard(Shard(number, first, x, codes, cost, norm=value_norm_bound(x)))
