@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from distdual.config import OutputConfig
+from distdual.data.storage.location import Location
 from distdual.report.round_log import Round
 from distdual.report.run_log import About, Log, RunLog
 from distdual.report.tracking import MlflowLog, TensorBoardLog
@@ -36,5 +37,5 @@ def open_logs(output: OutputConfig, more: Sequence[Log] = ()) -> Iterator[Logs]:
         if output.tensorboard is not None:
             found.append(stack.enter_context(TensorBoardLog(output.tensorboard)))
         if output.mlflow is not None:
-            found.append(stack.enter_context(MlflowLog(output.mlflow)))
+            found.append(stack.enter_context(MlflowLog(output.mlflow, Location(output.url, output.storage_options))))
         yield Logs((*found, *more))

@@ -6,19 +6,25 @@ A service that is unavailable at the start is an InputError. A later failure is 
 import json
 import logging
 import os
+import tempfile
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from distdual import __version__
+from distdual.data.storage.location import Location
 from distdual.errors import InputError, Suspended
+from distdual.model.io import load_model
 from distdual.report.round_log import Round
 from distdual.report.run_log import About, as_line
 
 log = logging.getLogger(__name__)
 
 EXPERIMENT = "distdual"
+LOADER = "distdual.model.pyfunc"  # the module that MLflow asks to load a model
 SEND_SECONDS = 2.0  # between two batches of metrics
 MAX_METRICS = 500  # metrics per request, well below MLflow's limit
 MAX_VALUE_LENGTH = 500  # characters of a parameter that every store accepts
@@ -93,7 +99,8 @@ class TensorBoardLog:
 class MlflowLog:
     """A run of the experiment `distdual`, or of MLFLOW_EXPERIMENT_NAME, on a tracking server."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, output: Location | None = None) -> None:
+        """`output` is the folder of the model, which becomes an artifact at the end."""
         # By default MLflow waits for minutes for a server that does not answer.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
@@ -105,7 +112,7 @@ class MlflowLog:
                 "output.mlflow needs mlflow-skinny, which is not installed: pip install mlflow-skinny"
             ) from None
         self.failures = (MlflowException, OSError)
-        self.uri, self.step, self.alive = uri, 0, True
+        self.uri, self.step, self.alive, self.output = uri, 0, True, output
         self.waiting: list[Any] = []
         self.sent = time.monotonic()
         try:
@@ -147,6 +154,28 @@ class MlflowLog:
         self._add({"certified": float(certificate["certified"])})
         for name in ("certified", "reason", "lower", "upper", "gap", "target", "model"):
             self._try(self.client.set_tag, self.run, name, str(certificate[name]))
+        if self.output is not None:
+            self._try(self._log_model, self.output)
+
+    def _log_model(self, output: Location) -> None:
+        """Log the model folder as the artifact "model", which mlflow.pyfunc loads where an estimator predicts."""
+        with warnings.catch_warnings(action="ignore"):  # of its own type hints
+            import mlflow.pyfunc
+        try:
+            model = load_model(output)
+        except InputError as error:  # a problem of the user's own, whose class the folder must not name
+            log.warning("output.mlflow: the model is not logged as an artifact: %s", error)
+            return
+        with tempfile.TemporaryDirectory(prefix="distdual-mlflow-") as folder:
+            model.save(Location(f"{folder}/files"), overwrite=False)
+            if model.problem.estimator is None:
+                self.client.log_artifacts(self.run, f"{folder}/files", "model")
+                return
+            needs = [f"distdual=={__version__}"]
+            mlflow.pyfunc.save_model(
+                f"{folder}/model", loader_module=LOADER, data_path=f"{folder}/files", pip_requirements=needs
+            )
+            self.client.log_artifacts(self.run, f"{folder}/model", "model")
 
     def _add(self, values: Mapping[str, float]) -> None:
         from mlflow.entities import Metric

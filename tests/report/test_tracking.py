@@ -1,12 +1,16 @@
 """MLflow and TensorBoard, by the real packages, receive the content of the run log; missing packages are reported."""
 
+import importlib
 import json
 import logging
 import struct
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import distdual
@@ -172,3 +176,33 @@ def test_a_config_is_flattened() -> None:
         "a.c.d": "[2]",
         "f": "x" * 500,
     }
+
+
+class TestMlflowModel:
+    @pytest.fixture
+    def uri(self, tmp_path: Path, mlflow: Any) -> str:
+        uri = (tmp_path / "mlruns").as_uri()
+        mlflow.set_tracking_uri(uri)
+        return uri
+
+    def loaded(self, mlflow: Any, uri: str) -> Any:
+        client = mlflow.MlflowClient(tracking_uri=uri)
+        run = client.search_runs([client.get_experiment_by_name("distdual").experiment_id])[0]
+        with warnings.catch_warnings(action="ignore"):  # of its own type hints
+            pyfunc = importlib.import_module("mlflow.pyfunc")
+        return pyfunc.load_model(f"runs:/{run.info.run_id}/model")
+
+    def test_it_loads_and_predicts(self, data: Path, tmp_path: Path, mlflow: Any, uri: str) -> None:
+        result = train(data, tmp_path, mlflow=uri)
+        x = np.random.default_rng(0).standard_normal((20, result.model.problem.describe()["n_features"]))
+        expected = result.model.to_estimator().predict(x)
+        np.testing.assert_array_equal(self.loaded(mlflow, uri).predict(x), expected)
+        np.testing.assert_array_equal(self.loaded(mlflow, uri).predict(pd.DataFrame(x)), expected)
+
+    def test_it_takes_raw_rows_of_a_table(self, tmp_path: Path, mlflow: Any, uri: str) -> None:
+        frame = pd.DataFrame(
+            {"size": [1.0, 2.0, 3.0, 4.0], "colour": ["red", "blue", "red", "blue"], "y": [0, 1, 0, 1]}
+        )
+        distdual.prepare_frame(frame, tmp_path / "table", "binary", label="y")
+        train(tmp_path / "table", tmp_path, mlflow=uri)
+        assert self.loaded(mlflow, uri).predict(frame.drop(columns="y")).tolist() == [0, 1, 0, 1]
