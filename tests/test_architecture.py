@@ -46,7 +46,7 @@ ORDER = [
 
 HOMES = {
     "distributed": ["cluster/", "jobs/"],
-    "dask": ["cluster/dask_client.py", "cluster/collection.py", "data/sources/arrays.py"],
+    "dask": ["cluster/dask_client.py", "cluster/collection.py", "data/sources/", "data/prepare/partition_writer.py"],
     "zarr": ["data/"],
     "fsspec": ["data/"],
     "s3fs": ["data/"],

@@ -12,7 +12,7 @@ import numpy as np
 from distdual.certificate.check_shard import FEASIBLE, NOTHING, SAME_SLACK, ShardCheck
 from distdual.cluster.base import Executor
 from distdual.cluster.whole_oracle import oracle_of
-from distdual.data.dataset import Dataset
+from distdual.data.training_data import TrainingData
 from distdual.kernels.rounding import MARGIN, Enclosed, enclosed_product, norm_bound
 from distdual.kernels.rows import Floats, Ints, product
 from distdual.model.dual import Dual
@@ -30,7 +30,7 @@ WHOLE_DATA: Ints = np.zeros(1, dtype=np.int64)
 NO_DUAL = Dual(NO_EXAMPLE, Keys.none(0), np.empty(0), np.empty(0))
 
 
-def check_whole(model: Model, dataset: Dataset, executor: Executor) -> tuple[Floats, list[ShardCheck], int]:
+def check_whole(model: Model, dataset: TrainingData, executor: Executor) -> tuple[Floats, list[ShardCheck], int]:
     """Σ α x; a check for each shard, of which the first has the loss and the dual; and constraints of no example.
 
     Reads the data set two or three times for every few support constraints.

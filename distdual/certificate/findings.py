@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from distdual.certificate.check_shard import ShardCheck
-from distdual.data.dataset import Dataset
 from distdual.data.storage.location import Location
+from distdual.data.training_data import TrainingData
 from distdual.model.io import Model
 from distdual.problems.base import Problem
 from distdual.solver.gap import is_certified, relative_gap
@@ -16,7 +16,7 @@ SAME_BOUND = 1e-9  # largest relative difference between a recomputed and a reco
 COARSER = 1000.0  # factor by which training may overestimate rounding, as it sees rows of groups and not their members
 
 
-def data_findings(model: Model, dataset: Dataset, damaged: list[int]) -> list[str]:
+def data_findings(model: Model, dataset: TrainingData, damaged: list[int]) -> list[str]:
     """Describe how the data set differs from the one the model was trained on."""
     if damaged:
         return [f"{dataset.location}: shard {s} is not what was prepared: its checksum differs" for s in damaged]

@@ -28,9 +28,11 @@ from distdual.certificate.findings import (
 from distdual.certificate.rebuild import Support, no_support
 from distdual.certificate.verify_expansion import recompute
 from distdual.cluster.base import Executor
+from distdual.cluster.collection import CollectionDataset, client_of, open_collection
 from distdual.cluster.open_executor import open_executor
 from distdual.config import RETRY_SECONDS, ClusterConfig
 from distdual.data.dataset import Dataset, check_labelled, open_dataset
+from distdual.data.sources.partitions import is_collection
 from distdual.data.storage.location import Location, Place, as_location, check_scheme
 from distdual.errors import InputError
 from distdual.kernels.rounding import MARGIN, Enclosed, sum_of
@@ -46,6 +48,8 @@ from distdual.scan.scan import DatasetRef
 from distdual.scan.shard_reader import streamed
 from distdual.solver.gap import contradiction, is_certified, relative_gap
 from distdual.solver.proven import Mass, dual, lower_bound
+
+AnyData = Dataset | CollectionDataset
 
 
 class Recomputed(NamedTuple):
@@ -80,7 +84,7 @@ class Verification:
 
 def verify(
     model: Place,
-    data: Place | None = None,
+    data: Place | tuple[Any, ...] | None = None,
     client: Any = None,
     *,
     cluster: ClusterConfig | None = None,
@@ -89,24 +93,20 @@ def verify(
 ) -> Verification:
     """Recompute the certificate of a model folder from scratch, in float64, with a bound on all rounding.
 
+    `data` is where the data set is now, if not where it was. For an estimator fitted on a Dask array or frame, it is
+    the same collection with its labels: (X, y) or (X, y, sample_weight), scanned where its partitions are.
     `gap` is the target; without it, the target stored in the model is used, which its author chose.
     `problem` names the class of a model of a user's own problem: "package.module:Class" or the class itself.
     """
     folder = as_location(model).patient(RETRY_SECONDS)
     claimed = load_model(folder.patient(0), problem)  # the address may be wrong
-    if not data:
-        if claimed.data.url == FROM_ARRAYS:
-            raise InputError(
-                f"{folder}: the model was fitted on arrays, which are not stored; fit the estimator on a prepared data "
-                "set to make a model that can be verified"
-            )
-        check_scheme(f"{folder}/model.json", claimed.data.url)
-    source = as_location(data or claimed.data.url, folder.storage_options)
-    whole = open_dataset(source.patient(RETRY_SECONDS)) if data else trained_data(source)
-    dataset = trained_on(claimed, whole)
+    whole = verified_data(claimed, folder, data, client)
+    dataset = trained_on(claimed, whole) if isinstance(whole, Dataset) else whole
     check_shape(claimed, dataset)
     with open_executor(cluster or ClusterConfig(), dataset, claimed.problem, client) as executor:
         if isinstance(claimed.problem, Expanded):
+            if not isinstance(dataset, Dataset):
+                raise InputError(f"{folder}: a model with an exact kernel is verified with a stored data set alone")
             found = verified_expansion(claimed, folder, dataset, executor, gap)
             return replace(found, appended=whole.n_shards - dataset.n_shards)
         executor.publish(0, claimed.w)
@@ -124,6 +124,26 @@ def verify(
     ]
     concluded = conclude(claimed, dataset, checks, v, imputed, findings, gap)
     return replace(concluded, appended=whole.n_shards - dataset.n_shards)
+
+
+def verified_data(model: Model, folder: Location, data: Any, client: Any) -> AnyData:
+    """Open the data set or the collection to verify with."""
+    if isinstance(data, tuple):
+        if len(data) not in (2, 3) or not is_collection(data[0]):
+            raise InputError("a tuple to verify with is (X, y) or (X, y, sample_weight), where X is a Dask collection")
+        client = client or client_of(data[0])
+        if client is None:
+            raise InputError("a Dask collection is verified on a cluster: create a Dask client, or pass it as client")
+        return open_collection(client, *data, regression=not model.problem.describe()["classes"])
+    if data:
+        return open_dataset(as_location(data, folder.storage_options).patient(RETRY_SECONDS))
+    if model.data.url == FROM_ARRAYS:
+        raise InputError(
+            f"{folder}: the model was fitted on arrays, which are not stored; fit the estimator on a prepared data set "
+            "to make a model that can be verified, or on a Dask collection, and pass that to verify as (X, y)"
+        )
+    check_scheme(f"{folder}/model.json", model.data.url)
+    return trained_data(as_location(model.data.url, folder.storage_options))
 
 
 def verified_expansion(
@@ -167,7 +187,7 @@ def trained_data(source: Location) -> Dataset:
         raise InputError(f"{error}; if the data set has moved since the training, name it: --data URL") from None
 
 
-def scan_support(model: Model, folder: Location, dataset: Dataset, executor: Executor) -> Recomputed:
+def scan_support(model: Model, folder: Location, dataset: AnyData, executor: Executor) -> Recomputed:
     """Rebuild the support from the data, and compute the loss at the published w, which is the model's."""
     if isinstance(model.problem, Multivariate):
         return Recomputed(*check_whole(model, dataset, executor))
@@ -196,20 +216,22 @@ def trained_on(model: Model, dataset: Dataset) -> Dataset:
     return first if first.fingerprint == model.data.fingerprint else dataset
 
 
-def check_shape(model: Model, dataset: Dataset) -> None:
-    check_labelled(dataset)
+def check_shape(model: Model, dataset: AnyData) -> None:
+    if isinstance(dataset, Dataset):
+        check_labelled(dataset)
     described = model.problem.describe()
-    found = {"n_features": dataset.layout.n_features, "classes": list(dataset.classes)}
+    found = {"n_features": dataset.n_features, "classes": list(dataset.classes)}
     for name, value in found.items():
         if described[name] != value:
             raise InputError(f"{dataset.location}: {name} is {value}, but the model was trained with {described[name]}")
-    check_own_texts(model.problem, dataset)
+    if isinstance(dataset, Dataset):
+        check_own_texts(model.problem, dataset)
     if isinstance(model.problem, Completed) and model.problem.n_examples != dataset.n_examples:
         found_values = f"latent values of {model.problem.n_examples}"
         raise InputError(f"{dataset.location}: {dataset.n_examples} examples, but the model has {found_values}")
 
 
-def existing(dual: AnyDual, dataset: Dataset) -> tuple[AnyDual, int]:
+def existing(dual: AnyDual, dataset: AnyData) -> tuple[AnyDual, int]:
     """Return the support constraints within the data set, and the number of those beyond it."""
     if isinstance(dual, DualSummary):
         return dual, 0
@@ -224,7 +246,7 @@ def existing(dual: AnyDual, dataset: Dataset) -> tuple[AnyDual, int]:
     return Dual(dual.example[order], dual.keys.take(order), dual.alpha[order], dual.beta), int((~there).sum())
 
 
-def support_parts(dual: AnyDual, dataset: Dataset, folder: Location) -> list[Support]:
+def support_parts(dual: AnyDual, dataset: AnyData, folder: Location) -> list[Support]:
     """Return the support constraints of each shard; none for a summary."""
     if isinstance(dual, DualSummary):
         return [no_support() for _ in range(dataset.n_shards)]
@@ -236,7 +258,7 @@ class ShardImputed(NamedTuple):
     loss: float  # Σ cost_i ξ_i(w) at these values
 
 
-def nonconvex(model: Model, dataset: Dataset, executor: Executor) -> float:
+def nonconvex(model: Model, dataset: AnyData, executor: Executor) -> float:
     """Return P(w) of a latent problem with latent values imputed again; `settle` may require a second pass."""
     assert isinstance(model.problem, Completed)
     now, shards = model.problem, range(dataset.n_shards)
@@ -261,7 +283,7 @@ def impute_shard(
 
 def conclude(
     model: Model,
-    dataset: Dataset,
+    dataset: AnyData,
     checks: list[ShardCheck],
     v: Floats,
     imputed: float | None,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from distdual.cluster.base import Executor
-from distdual.cluster.open_executor import open_beside
+from distdual.cluster.open_executor import AnyDataset, open_beside
 from distdual.config import EvalConfig
 from distdual.coordinator.trainer import Trainer
 from distdual.data.dataset import Dataset, check_labelled, open_dataset
@@ -27,20 +27,21 @@ Scores = dict[str, float]
 class Evaluation:
     """Scores the best weights whenever a pass has certified new ones."""
 
-    config: EvalConfig
     measure: Callable[[Floats], Scores]
+    patience: int = 0
+    score: str | None = None  # that patience follows
 
     def after_round(self, trainer: Trainer) -> None:
         state = trainer.state
         if state.best_version < 0 or state.best_version == last_scored(state.history):
             return
         scores = self.measure(state.best_w)
-        check_score(self.config.score, scores)
+        check_score(self.score, scores)
         trainer.recorder.score(scores, state.best_version)
 
     def verdict(self, trainer: Trainer) -> str | None:
         """Why training should stop, if it should."""
-        return too_patient(trainer.state.history, self.config)
+        return too_patient(trainer.state.history, self.patience, self.score)
 
 
 def check_score(name: str | None, scores: Scores) -> None:
@@ -54,17 +55,17 @@ def last_scored(history: Sequence[Round]) -> int:
     return next((line.scored for line in reversed(history) if line.scores), -1)
 
 
-def too_patient(history: Sequence[Round], config: EvalConfig) -> str | None:
+def too_patient(history: Sequence[Round], patience: int, score: str | None = None) -> str | None:
     """A sentence once `patience` evaluations in a row have brought no better score; None until then."""
     every = [line.scores for line in history if line.scores]
-    if not config.patience or len(every) <= config.patience:
+    if not patience or len(every) <= patience:
         return None
-    name = choose_score(list(every[0]), config.score)
+    name = choose_score(list(every[0]), score)
     values = [-scores[name] if name.endswith(SMALLER_IS_BETTER) else scores[name] for scores in every]
-    before = max(values[: -config.patience])
-    if max(values[-config.patience :]) > before:
+    before = max(values[:-patience])
+    if max(values[-patience:]) > before:
         return None
-    times = f"{config.patience} evaluation{'s' * (config.patience > 1)}"
+    times = f"{patience} evaluation{'s' * (patience > 1)}"
     return f"the validation score {name} has not improved for {times}"
 
 
@@ -78,6 +79,20 @@ def open_evaluation(
         return
     dataset = open_dataset(Location(config.url, config.storage_options, config.retry_seconds))
     check_evaluable(training, dataset)
+    with evaluating(training, dataset, problem, executor, config.patience, config.score) as evaluation:
+        yield evaluation
+
+
+@contextlib.contextmanager
+def evaluating(
+    training: AnyDataset,
+    dataset: AnyDataset,
+    problem: Problem,
+    executor: Executor,
+    patience: int,
+    score: str | None = None,
+) -> Iterator[Evaluation]:
+    """Evaluate on `dataset`, whose features mean the same as those of `training`, where `executor` scans."""
     problem = stated(problem)
     judge = judge_of(problem, training.classes, dataset.classes)
     if judge is None:
@@ -91,7 +106,7 @@ def open_evaluation(
             parts = own.map_shards(predict_shard, range(dataset.n_shards), told)
             return add_up([part.score for part in parts]) or {}
 
-        yield Evaluation(config, measure)
+        yield Evaluation(measure, patience, score)
 
 
 def check_evaluable(training: Dataset, dataset: Dataset) -> None:

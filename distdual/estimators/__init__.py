@@ -4,6 +4,7 @@ inputs: arrays, sparse matrices, Dask arrays and data sets as input.
 collections: Dask arrays and data frames, trained on where they are.
 feature_scales: the warning about badly scaled features.
 model_folder: estimators from model folders, and back.
+evaluation: scores on an eval_set while an estimator is fitted.
 raw_rows: raw rows as features, for estimators of data sets.
 base: solver parameters, fit and partial_fit, for all estimators.
 linear: scores of single rows, coef_ and intercept_, for most.

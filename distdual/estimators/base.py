@@ -22,6 +22,7 @@ from distdual.config import ClusterConfig, SolverConfig, convert, index_range, p
 from distdual.coordinator.outcome import Outcome
 from distdual.coordinator.result_model import dual_of, single_dual, summarise
 from distdual.coordinator.run_inputs import check_unused_columns
+from distdual.coordinator.schedule import Cause
 from distdual.coordinator.warm_start import FREE_TO_CHANGE, carry_over
 from distdual.coordinator.whole_trainer import trainer_class
 from distdual.data.dataset import Dataset, check_labelled
@@ -29,6 +30,7 @@ from distdual.data.in_memory import MemoryDataset, coded_in_memory
 from distdual.data.preprocess.preprocessing import RAW, check_same, of_dataset
 from distdual.data.shard import Block, join_blocks
 from distdual.errors import InputError
+from distdual.estimators.evaluation import evaluated, evaluation_of, hooks, to_all
 from distdual.estimators.feature_scales import warn_of_scales
 from distdual.estimators.inputs import Data, Given, codes_of, is_path, names_of, open_stored
 from distdual.estimators.model_folder import data_info, save_model, set_model, set_names
@@ -75,13 +77,16 @@ class DualEstimator(BaseEstimator, ABC):
     - `random_state`: seed for the order of shards and of steps; None means 0, so that equal data give equal models
     - `warm_start`: start `fit` from the α of the previous fit if the data are the same; C may differ
     - `verbose`: 1 shows the bounds: a table on a terminal or in a notebook, elsewhere a line for each
+    - `callbacks`: functions that are called with each line of the run log, with bounds, costs and scores
+    - `patience`: stop, certified or not, after so many evaluations in a row that have brought no better score on the
+        `eval_set` of `fit`, which SVC and SVR take; 0 never does
     - `client`: Dask client whose workers scan the data; by default, threads of this process do. Arrays are sent to the
         workers piece by piece through the scheduler, so large data should be a data set, which the workers read
         themselves. A clone shares the client; a pickle drops it.
     - `storage_options`: fsspec options for a data set
 
     Common attributes after `fit`: `certificate_` (lower, upper, gap and costs), `n_iter_` (passes over the data),
-    `n_features_in_`.
+    `n_features_in_`. With an `eval_set`, `evaluations_` has the scores of each pass, with "passes" and "seconds".
     """
 
     C: float = field(default=1.0, kw_only=False)
@@ -93,6 +98,8 @@ class DualEstimator(BaseEstimator, ABC):
     random_state: Any = None
     warm_start: bool = False
     verbose: int = 0
+    callbacks: Any = ()
+    patience: int = 0
     client: Any = None
     storage_options: dict[str, Any] | None = None
 
@@ -125,7 +132,8 @@ class DualEstimator(BaseEstimator, ABC):
         problem = self._with_map(self._problem_for(data), data, anew=True)
         last: LastFit | None = getattr(self, "_start", None) if self.warm_start else None
         warm = last is not None and last.is_for(problem) and last.is_prefix_of(data)
-        self._train(data, problem, start=last if warm else None, keep=bool(self.warm_start))
+        keep = bool(self.warm_start)
+        self._train(data, problem, start=last if warm else None, keep=keep, eval_set=given.eval_set)
         self._seen: Block | None = None
         self._warn()
         return self
@@ -148,7 +156,7 @@ class DualEstimator(BaseEstimator, ABC):
         self._warn()
         return self
 
-    def _train(self, data: Data, problem: Problem, *, start: LastFit | None, keep: bool) -> None:
+    def _train(self, data: Data, problem: Problem, *, start: LastFit | None, keep: bool, eval_set: Any = None) -> None:
         """Train and set the fitted attributes; `keep` saves α for a later warm start."""
         config = self._solver_config()
         if isinstance(data, Dataset):
@@ -156,19 +164,26 @@ class DualEstimator(BaseEstimator, ABC):
         if isinstance(data, MemoryDataset):
             warn_of_scales(data, type(self).__name__, getattr(self, "feature_names_in_", None))
         with (
-            progress(self.verbose, config.gap) as watch,
+            progress(self.verbose, config.gap) as shown,
             open_executor(ClusterConfig(), data, problem, self.client) as executor,
+            evaluation_of(self, eval_set, data, problem, executor) as evaluation,
         ):
-            trainer = trainer_class(problem, config.mode)(problem, data, executor, config, watch, self._prior(problem))
+            watch = to_all([shown, *self.callbacks])
+            make = trainer_class(problem, config.mode)
+            trainer = make(problem, data, executor, config, watch, self._prior(problem), **hooks(evaluation))
             if start is not None:
                 carry_over(trainer.solver, trainer.partition, start.dual, start.C, data, executor)
             outcome = trainer.run()
+            if evaluation is not None:
+                evaluation.after_round(trainer)
+        self.evaluations_ = [evaluated(line) for line in outcome.history if line.scores]
         self.certificate_ = {**summarise(outcome, config.gap, data), **certified_kernel(problem)}
         self.n_iter_ = outcome.totals.passes
         self._problem, self._w, self._calibration = problem, outcome.w, None
         self._start = start_after(outcome, config.C, problem, data) if keep else None
-        # The support of arrays that are gone proves nothing to others; that of a data set can be verified.
-        self._dual = single_dual(outcome) if isinstance(data, Dataset) else dual_of(outcome, "summary", None)
+        # The support of arrays that are gone proves nothing to others; other data can be verified with.
+        gone = isinstance(data, MemoryDataset)
+        self._dual = dual_of(outcome, "summary", None) if gone else single_dual(outcome)
         self._data = data_info(data)
         self._set_weights(outcome.w, problem)
 
@@ -266,7 +281,7 @@ class DualEstimator(BaseEstimator, ABC):
     def _warn(self) -> None:
         """Warn about an uncertified fit; called last, so that the estimator is fitted even if warnings are errors."""
         found = self.certificate_
-        if found["certified"]:
+        if found["certified"] or found.get("stopped_by") == Cause.VALIDATION:
             return
         proven = "inexact inference proves no gap" if found["gap"] is None else f"the proven gap is {found['gap']:.2e}"
         warnings.warn(

@@ -12,10 +12,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from distdual.cluster.collection import CollectionDataset, is_collection
+from distdual.cluster.collection import CollectionDataset
 from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig
 from distdual.data.shard import Block
+from distdual.data.sources.partitions import is_collection
 from distdual.data.validate import label_name
 from distdual.errors import InputError
 from distdual.estimators.collections import collection_of
@@ -59,9 +60,13 @@ class SVC(ClassifierMixin, KernelEstimator):
 
     class_weight: Mapping[Any, float] | str | None = None
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Train on arrays X and y, or on the data set at the path or URL X."""
-        return self._fit(X, Given(y, sample_weight))
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, eval_set: Any = None) -> Self:
+        """Train on arrays X and y, or on the data set at the path or URL X.
+
+        `eval_set` is a tuple (X, y), or a data set, on which certified weights are scored after each pass, where the
+        data are scanned: see `evaluations_` and `patience`.
+        """
+        return self._fit(X, Given(y, sample_weight, eval_set=eval_set))
 
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Train on these examples and those of all earlier calls, starting from the α of the earlier ones.

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.cluster.collection import CollectionDataset, client_of, has_columns, is_collection, open_collection
+from distdual.cluster.collection import CollectionDataset, client_of, open_collection
+from distdual.data.sources.partitions import has_columns, is_collection
 from distdual.errors import InputError
 from distdual.estimators.inputs import Given, check_columns_of
 

@@ -26,7 +26,7 @@ class LinearSVC(SVC):
     - `multi_class`: "crammer_singer"; for one-vs-rest, wrap it in `sklearn.multiclass.OneVsRestClassifier`
     - `max_iter`: the largest number of passes over the data, as `max_passes` of SVC
     - `C`, `fit_intercept`, `intercept_scaling`, `class_weight`, `verbose`, `random_state`: as for SVC
-    - `max_seconds`, `warm_start`, `client`, `storage_options`: as for SVC, not in scikit-learn
+    - `max_seconds`, `warm_start`, `callbacks`, `patience`, `client`, `storage_options`: as for SVC, not in scikit-learn
 
     Attributes are those of SVC.
     """
@@ -50,6 +50,8 @@ class LinearSVC(SVC):
         max_iter: int = 1000,
         max_seconds: float = math.inf,
         warm_start: bool = False,
+        callbacks: Any = (),
+        patience: int = 0,
         client: Any = None,
         storage_options: dict[str, Any] | None = None,
     ) -> None:
@@ -67,6 +69,8 @@ class LinearSVC(SVC):
         self.max_iter = max_iter
         self.max_seconds = max_seconds
         self.warm_start = warm_start
+        self.callbacks = callbacks
+        self.patience = patience
         self.client = client
         self.storage_options = storage_options
 
@@ -105,6 +109,8 @@ class LinearSVR(SVR):
         max_iter: int = 1000,
         max_seconds: float = math.inf,
         warm_start: bool = False,
+        callbacks: Any = (),
+        patience: int = 0,
         client: Any = None,
         storage_options: dict[str, Any] | None = None,
     ) -> None:
@@ -120,6 +126,8 @@ class LinearSVR(SVR):
         self.max_iter = max_iter
         self.max_seconds = max_seconds
         self.warm_start = warm_start
+        self.callbacks = callbacks
+        self.patience = patience
         self.client = client
         self.storage_options = storage_options
 

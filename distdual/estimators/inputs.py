@@ -37,6 +37,7 @@ class Given(NamedTuple):
     classes: Any = None
     lengths: Any = None
     qid: Any = None
+    eval_set: Any = None
 
 
 def first_norm(data: Data) -> float:
@@ -52,7 +53,7 @@ def is_path(X: Any) -> bool:
 
 def open_stored(path: Any, storage_options: Mapping[str, Any] | None, given: Given) -> Dataset:
     """Open the data set at `path`; refuse labels and weights in `given`, since it contains its own."""
-    for name, value in given._asdict().items():
+    for name, value in given._replace(eval_set=None)._asdict().items():
         if value is not None:
             raise InputError(f"{path}: the data set contains its own labels and costs; leave {name} out")
     return open_dataset(as_location(path, storage_options))

@@ -14,6 +14,7 @@ from distdual.coordinator.expansion_run import solved, summarise_expansion
 from distdual.coordinator.map_maker import with_map
 from distdual.errors import InputError
 from distdual.estimators.base import LastFit, python_scalar, seed_of
+from distdual.estimators.evaluation import to_all
 from distdual.estimators.inputs import Data, matrix_of
 from distdual.estimators.linear import LinearEstimator
 from distdual.estimators.model_folder import KERNEL_NAMES, data_info
@@ -89,31 +90,31 @@ class KernelEstimator(LinearEstimator):
         with open_executor(ClusterConfig(), data, problem, self.client) as executor:
             return with_map(problem, kernel, data, executor, seed_of(self.random_state), self.storage_options or {})
 
-    def _train(self, data: Data, problem: Problem, *, start: LastFit | None, keep: bool) -> None:
+    def _train(self, data: Data, problem: Problem, *, start: LastFit | None, keep: bool, eval_set: Any = None) -> None:
         if self.kernel == LINEAR or self.n_components is not None:
-            super()._train(data, problem, start=start, keep=keep)
+            super()._train(data, problem, start=start, keep=keep, eval_set=eval_set)
             return
-        self._check_exact(keep=keep)
+        self._check_exact(keep=keep, evaluates=eval_set is not None or self.patience != 0)
         kernel, config = self._kernel_config(), self._solver_config()
         with naming_parameters():
             expansion_form_of(problem)  # refuses one that has none
         with (
-            progress(self.verbose, config.gap) as watch,
+            progress(self.verbose, config.gap) as shown,
             open_executor(ClusterConfig(), data, problem, self.client) as executor,
         ):
-            outcome = solved(problem, kernel, data, executor, config, watch)
+            outcome = solved(problem, kernel, data, executor, config, to_all([shown, *self.callbacks]))
         self.certificate_ = summarise_expansion(outcome, config.gap, data)
         self.n_iter_ = outcome.totals.passes
         self._problem, self._w, self._start = outcome.problem, outcome.w, None
         self._dual, self._data = outcome.dual, data_info(data)
         self._set_weights(outcome.w, outcome.problem)
 
-    def _check_exact(self, *, keep: bool) -> None:
+    def _check_exact(self, *, keep: bool, evaluates: bool) -> None:
         """Refuse what an exact kernel cannot do."""
         name, plain = type(self).__name__, SolverConfig()
         changed = [each for each in ("schedule", "prune") if getattr(self, each) != getattr(plain, each)]
-        if changed or keep:
-            what = changed[0] if changed else "a warm start or partial_fit"
+        if changed or keep or evaluates:
+            what = changed[0] if changed else "a warm start or partial_fit" if keep else "an evaluation of each pass"
             raise InputError(
                 f"{name}: {what} is not possible with an exact kernel; give n_components for a low-rank one"
             )

@@ -23,11 +23,13 @@ from distdual.data.validate import label_name
 from distdual.errors import InputError
 from distdual.estimators.base import LastFit, python_scalar
 from distdual.estimators.classifier import class_costs
+from distdual.estimators.evaluation import check_patience, to_all
 from distdual.estimators.inputs import SINGLE, Data, Given, features_of, is_path, matrix_of, weights_of
 from distdual.estimators.linear import Decided, LinearEstimator, linear_scores, split_weights
 from distdual.kernels.rows import Floats, Ints
 from distdual.problems.latent.bags import Latent, labels_of
 from distdual.problems.latent.base import StartWeights
+from distdual.report.notebook import progress
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -133,15 +135,28 @@ class LatentSVM(ClassifierMixin, LinearEstimator):
             raise InputError(f"LatentSVM: {name} must be a whole number, got {value!r}")
         return value
 
-    def _train(self, data: Data, problem: Any, *, start: LastFit | None, keep: bool) -> None:  # noqa: ARG002
+    def _train(
+        self,
+        data: Data,
+        problem: Any,
+        *,
+        start: LastFit | None,  # noqa: ARG002
+        keep: bool,  # noqa: ARG002
+        eval_set: Any = None,
+    ) -> None:
         """Train by alternation; a warm start uses w, since α belongs to candidates that may not be imputed again."""
         config = self._solver_config()
+        check_patience(self, eval_set)
         if isinstance(data, Dataset):
             check_unused_columns(data, problem)
         warm = self.warm_start and self._is_fitted() and len(self._w) == problem.n_weights
         begin = StartWeights(self._w) if warm else None
-        with open_executor(ClusterConfig(), data, problem, self.client) as executor:
-            found = train_latent(problem, lambda: Trainer(problem, data, executor, config, lambda _: None), begin)
+        with (
+            progress(self.verbose, config.gap) as shown,
+            open_executor(ClusterConfig(), data, problem, self.client) as executor,
+        ):
+            watch = to_all([shown, *self.callbacks])
+            found = train_latent(problem, lambda: Trainer(problem, data, executor, config, watch), begin)
         self.certificate_ = {**summarise(found.outcome, config.gap, data), "latent": found.summary()}
         self.n_iter_ = found.outcome.totals.passes
         self._problem, self._w, self._start = problem, found.outcome.w, None

@@ -7,8 +7,9 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from distdual.cluster.collection import CollectionDataset, is_collection
+from distdual.cluster.collection import CollectionDataset
 from distdual.data.shard import Block
+from distdual.data.sources.partitions import is_collection
 from distdual.estimators.collections import collection_of
 from distdual.estimators.inputs import Data, Given, first_norm, is_path, single_rows, weights_of
 from distdual.estimators.kernel import KernelEstimator
@@ -30,9 +31,13 @@ class SVR(RegressorMixin, KernelEstimator):
 
     epsilon: float = 0.1
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Train on arrays X and y, or on the data set at the path or URL X."""
-        return self._fit(X, Given(y, sample_weight))
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, eval_set: Any = None) -> Self:
+        """Train on arrays X and y, or on the data set at the path or URL X.
+
+        `eval_set` is a tuple (X, y), or a data set, on which certified weights are scored after each pass, where the
+        data are scanned: see `evaluations_` and `patience`.
+        """
+        return self._fit(X, Given(y, sample_weight, eval_set=eval_set))
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train on these examples and those of all earlier calls, see SVC.partial_fit."""

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from distdual.kernels.compile_cache import NOTICE, on_compile
-from distdual.report.progress import ROWS, TABLE_COLUMNS, WAITING, ProgressDisplay, cells
+from distdual.report.progress import ROWS, WAITING, ProgressDisplay
 from distdual.report.round_log import Round
 
 
@@ -61,9 +61,9 @@ class NotebookProgress(ProgressDisplay):
 
     def html(self) -> str:
         """The last passes as a table, and the note below."""
-        head = "".join(f"<th>{name}</th>" for name in TABLE_COLUMNS)
+        head = "".join(f"<th>{name}</th>" for name in self.columns())
         passes = sorted(self.rows)[-ROWS:]
-        rows = "".join(table_row([str(number), *cells(self.rows[number])]) for number in passes)
+        rows = "".join(table_row(self.row(number)) for number in passes)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>" if passes else ""
         return f"<div>lower ≤ P(w*) ≤ upper, target gap {self.target:.1e}{table}<em>{html.escape(self.note)}</em></div>"
 

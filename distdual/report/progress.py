@@ -36,6 +36,8 @@ class ProgressDisplay:
         self.passes: list[int] = []
         self.gaps: list[float | None] = []
         self.calls: list[int] = []
+        self.score = ""  # the name of the score that is shown, once there is one
+        self.scored: dict[int, float] = {}  # by pass
         self.workers: list[tuple[str, ...]] = []  # names of those that reported in each round
         self.live: Live | None = None
         self.compiling = contextlib.ExitStack()
@@ -57,6 +59,8 @@ class ProgressDisplay:
         self.add(line)
         if self.live:
             self.live.update(self.shown())
+        elif line.scores:
+            self.console.print(score_line(line), soft_wrap=True)
         elif line.certify:
             self.console.print(plain_line(line, self.pace()), soft_wrap=True)
 
@@ -71,7 +75,10 @@ class ProgressDisplay:
     def add(self, line: Round) -> None:
         """Record a round under the number of its pass, which `totals` counts only once it is complete."""
         passes = int(line.totals["passes"])
-        under_way = passes == self.complete and not line.certify
+        if line.scores:
+            self.score = self.score or next(iter(line.scores))
+            self.scored[passes] = line.scores[self.score]
+        under_way = not line.scores and passes == self.complete and not line.certify
         self.rows[passes + under_way] = line
         self.complete = passes
         self.seconds.append(line.seconds)
@@ -92,11 +99,19 @@ class ProgressDisplay:
     def table(self) -> Table:
         title = f"lower ≤ P(w*) ≤ upper · target gap {self.target:.1e}"
         table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1))
-        for name in TABLE_COLUMNS:
+        for name in self.columns():
             table.add_column(name, justify="right", no_wrap=True)
         for number in sorted(self.rows)[-ROWS:]:
-            table.add_row(str(number), *cells(self.rows[number]))
+            table.add_row(*self.row(number))
         return table
+
+    def columns(self) -> tuple[str, ...]:
+        return (*TABLE_COLUMNS, *filter(None, [self.score]))
+
+    def row(self, number: int) -> list[str]:
+        """The cells of a pass."""
+        score = f"{self.scored[number]:.4g}" if number in self.scored else ""
+        return [str(number), *cells(self.rows[number]), *([score] if self.score else [])]
 
 
 def cells(line: Round) -> tuple[str, ...]:
@@ -110,6 +125,11 @@ def cells(line: Round) -> tuple[str, ...]:
         short(line.totals["oracle_calls"]),
         clock(line.seconds),
     )
+
+
+def score_line(line: Round) -> str:
+    scores = " ".join(f"{name}={value:.4g}" for name, value in line.scores.items())
+    return f"pass={line.totals['passes']} evaluation: {scores}"
 
 
 def plain_line(line: Round, pace: str = "") -> str:

@@ -40,19 +40,19 @@ def config(tmp_path: Path, **given: Any) -> dict[str, Any]:
 class TestPatience:
     def test_it_ends_after_evaluations_without_a_better_score(self) -> None:
         history = [line(k, accuracy=score) for k, score in enumerate((0.5, 0.8, 0.8, 0.7))]
-        assert too_patient(history[:3], EvalConfig(url="x", patience=2)) is None
-        found = too_patient(history, EvalConfig(url="x", patience=2))
+        assert too_patient(history[:3], 2) is None
+        found = too_patient(history, 2)
         assert found == "the validation score accuracy has not improved for 2 evaluations"
-        assert too_patient(history, EvalConfig(url="x")) is None
+        assert too_patient(history, 0) is None
 
     def test_a_loss_improves_downwards(self) -> None:
         history = [line(k, accuracy=0.5, loss=loss) for k, loss in enumerate((0.5, 0.4, 0.3))]
-        assert too_patient(history, EvalConfig(url="x", score="loss", patience=1)) is None
-        assert "loss" in str(too_patient([*history, line(4, loss=0.3)], EvalConfig(url="x", score="loss", patience=1)))
+        assert too_patient(history, 1, "loss") is None
+        assert "loss" in str(too_patient([*history, line(4, loss=0.3)], 1, "loss"))
 
     def test_lines_without_scores_do_not_count(self) -> None:
         history = [line(3, accuracy=0.5), *[line(-1)] * 5]
-        assert too_patient(history, EvalConfig(url="x", patience=1)) is None
+        assert too_patient(history, 1) is None
         assert last_scored(history) == 3
         assert last_scored([]) == -1
 

@@ -65,6 +65,29 @@ def test_weights_are_those_of_a_prepared_data_set_with_the_same_shards(
     assert model.classes_.tolist() == np.unique(labels).tolist()
 
 
+def test_a_model_of_a_collection_is_verified_with_it(client: Any, tmp_path: Path) -> None:
+    x, y = persisted(client)
+    distdual.SVC(0.1, client=client).fit(x, y).save(tmp_path / "model")
+    found = distdual.verify(tmp_path / "model", (x, y), client)
+    assert (found.certified, found.findings) == (True, ())
+    other = distdual.verify(tmp_path / "model", (x, 1 - y), client)
+    assert not other.certified
+    assert any("shards 0, 1, 2, 3 differ" in finding for finding in other.findings)
+    with pytest.raises(InputError, match=r"pass that to verify as \(X, y\)"):
+        distdual.verify(tmp_path / "model")
+    with pytest.raises(InputError, match=r"a tuple to verify with is \(X, y\)"):
+        distdual.verify(tmp_path / "model", (MADE.x, MADE.y))
+
+
+def test_workers_prepare_what_they_hold(client: Any, tmp_path: Path) -> None:
+    x, y = persisted(client)
+    with client.as_current(), patch("distdual.data.prepare.api.blocks_from_arrays", side_effect=AssertionError):
+        prepare_arrays(x, y, tmp_path / "data", "binary", shard_bytes=3200)
+    stored = distdual.SVC(0.1, client=client).fit(tmp_path / "data")
+    model = distdual.SVC(0.1, client=client).fit(x, y)
+    np.testing.assert_array_equal(model.coef_, stored.coef_)
+
+
 def test_predictions_are_lazy(client: Any) -> None:
     x, y = persisted(client)
     model = distdual.SVC(0.1).fit(x, y)  # with the client that holds x

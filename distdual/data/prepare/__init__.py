@@ -8,6 +8,7 @@ shard_cuts  chunk lengths, and the examples at which one shard ends and the next
 destination  the check of the place where a data set is to be written
 zarr_arrays  Zarr arrays whose descriptions are written apart from their chunks
 writer      the writer of a data set
+partition_writer  partitions of a Dask array, written as shards by workers
 appender    the writer that appends shards to a data set
 """
 

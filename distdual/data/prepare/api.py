@@ -11,6 +11,7 @@ import numpy as np
 from distdual.data.data_spec import DataSpec
 from distdual.data.layout import STRUCTURES
 from distdual.data.prepare.open_sources import FORMATS, OWN_FORMATS, TABLE_FORMATS, Files, file_sources, labelled_or_not
+from distdual.data.prepare.partition_writer import takes_partitions, write_partitions
 from distdual.data.prepare.pipeline import Summary, write
 from distdual.data.prepare_options import Options
 from distdual.data.preprocess.stored import Like, read_like
@@ -174,6 +175,11 @@ def prepare_arrays(
 ) -> tuple[Summary, ...]:
     """The same from NumPy, scipy.sparse or Dask arrays: one row of `x` and one entry of `y` for each example.
 
+    On a Dask cluster, the workers write the partitions of Dask arrays that they hold or compute, at the same time; not
+    persisted, partitions are computed twice. A place on a disk must be one that all of them share. Neighbouring small
+    partitions share a shard, large ones are cut. With shuffle, test_fraction, unit-variance, n_features, like, append
+    or margin, and where lengths of chunks are unknown, one chunk after another comes to this process instead.
+
     For a chain, `x` and `y` are lists with an array a sequence, or have a row a token and `lengths` says how many
     tokens each sequence has; `cost` has an entry for each sequence. A latent problem has bags for sequences and
     candidates for tokens, each with the label of its bag. A ranking has queries of documents, each with its relevance;
@@ -186,6 +192,9 @@ def prepare_arrays(
         if lengths is not None:
             raise InputError("the arrays: qid and lengths both say where queries begin; leave one out")
         lengths = lengths_of(qid, "the arrays: qid")
+    own = (margin, lengths, like)  # for which one process must see all rows
+    if not data_spec(kind).ragged and own == (None,) * 3 and takes_partitions(x, (y, cost), chosen):
+        return write_partitions(x, y, cost, place, chosen)
     if data_spec(kind).ragged or lengths is not None:
         if margin is not None:
             raise InputError(f"the arrays: a margin for each sequence does not apply to a {kind} problem; leave it out")

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from distdual.data.dataset import check_labelled, open_dataset
 from distdual.data.layout import TABLE_CHUNK
-from distdual.data.prepare.writer import MANY, DatasetWriter
-from distdual.data.prepare.zarr_arrays import resized
+from distdual.data.prepare.writer import DatasetWriter
+from distdual.data.prepare.zarr_arrays import MANY, resized
 from distdual.data.shard import Block
 from distdual.data.sources.base import Attached
 from distdual.data.storage.claim import Claim
@@ -74,7 +74,7 @@ class Appender(DatasetWriter):
                 raise InputError(f"{self.location}: the source has {found}, but the data set {stored}")
         super()._check_form(block)
 
-    def _learn(self, label: str, where: str) -> None:
+    def learn(self, label: str, where: str) -> None:
         if label not in self.codes:
             names = ", ".join(self.codes)
             raise InputError(f"{where}: the label {label!r} is not one of those in the data set: {names}")

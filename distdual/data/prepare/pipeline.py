@@ -223,10 +223,12 @@ class Output:
         self.writer.finish()
 
     def summary(self) -> Summary:
-        found = open_dataset(self.writer.location)
-        return Summary(
-            str(found.location), found.n_examples, found.layout.n_features, found.n_shards, found.classes, found.nbytes
-        )
+        return summary_of(self.writer.location)
+
+
+def summary_of(location: Location) -> Summary:
+    found = open_dataset(location)
+    return Summary(str(location), found.n_examples, found.n_features, found.n_shards, found.classes, found.nbytes)
 
 
 @contextlib.contextmanager

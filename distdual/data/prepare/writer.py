@@ -4,9 +4,8 @@ A data set that replaces another is written beside it, in the same arrays under 
 conditional write of zarr.json makes it visible. Until then the old one is as it was.
 """
 
-import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from types import TracebackType
@@ -17,9 +16,7 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, Crc32cCodec
-from zarr.core.array import AsyncArray
 from zarr.core.sync import sync
-from zarr.storage import MemoryStore, StorePath
 
 from distdual.data.data_spec import DataSpec
 from distdual.data.layout import (
@@ -30,12 +27,11 @@ from distdual.data.layout import (
     TABLE_CHUNK,
     TABLE_DIMENSIONS,
     TEXT_CHUNK,
-    ArraySpec,
     Layout,
 )
 from distdual.data.prepare.destination import found_at
 from distdual.data.prepare.shard_cuts import SHARD_BYTES, chunk_lengths, index_dtype, shard_ends
-from distdual.data.prepare.zarr_arrays import WRITE_ZEROS, description, json_of, resized
+from distdual.data.prepare.zarr_arrays import description, json_of, new_array, new_arrays, resized, write_chunks
 from distdual.data.shard import Block, join_blocks, run_arrays
 from distdual.data.shard_arrays import axis_length, checksum_of, shard_arrays
 from distdual.data.sources.base import Attached
@@ -58,7 +54,7 @@ from distdual.errors import InputError, Superseded
 from distdual.kernels.rows import CsrRows, Features
 from distdual.problems.registry import spec_of
 
-MANY = 1 << 30  # shards an array has room for until the real number is known; Zarr's metadata does not grow with it
+TableRow = tuple[list[int], float, int]  # lengths, largest norm and checksum of a shard
 
 
 class DatasetWriter:
@@ -108,7 +104,7 @@ class DatasetWriter:
         self.n_examples = 0
         self.background = ThreadPoolExecutor(1, thread_name_prefix="write-shard")
         self.writing: Future[Any] | None = None
-        self.table: list[tuple[list[int], float, int]] = []  # lengths, largest norm, checksum of each shard
+        self.table: list[TableRow] = []  # of each shard
         self._begin(overwrite=overwrite)
 
     def _begin(self, *, overwrite: bool) -> None:
@@ -249,7 +245,7 @@ class DatasetWriter:
         sparse = form.width is None
         if form.width is not None:
             self.n_features = form.width
-        self.layout = Layout(
+        layout = Layout(
             kind=self.kind,
             n_features=self.n_features or 0,
             sparse=sparse,
@@ -266,11 +262,15 @@ class DatasetWriter:
             runs={name: column.values.dtype.name for name, column in (block.runs or {}).items()},
             separator=self.separator,
         )
+        self.create(layout)
+
+    def create(self, layout: Layout) -> None:
+        """Create the arrays; their shards may be written by other processes then."""
+        self.layout = layout
         self.store = zarr_store(self.location, read_only=False)
-        self.group = zarr.create_group(MemoryStore(), zarr_format=3)
-        self.arrays = {spec.name: self._create(spec) for spec in self.layout.arrays}
+        self.arrays = new_arrays(layout, self.store)
         if not self.replaces:
-            self._mark_incomplete(self.layout)
+            self._mark_incomplete(layout)
 
     def _mark_incomplete(self, layout: Layout) -> None:
         try:
@@ -279,32 +279,11 @@ class DatasetWriter:
             self.layout = None  # nothing is ours to remove
             raise InputError(changed(self.location)) from None
 
-    def _create(self, spec: ArraySpec) -> "zarr.Array[Any]":
-        assert self.layout is not None
-        chunk = self.layout.chunk_shape(spec)
-        dense = spec.width > 0
-        lz4 = [BloscCodec(cname="lz4", clevel=5, shuffle="shuffle")] if self.layout.compress or not dense else []
-        return self._new_array(
-            spec.name,
-            shape=(chunk[0] * MANY, *chunk[1:]),
-            chunks=chunk,
-            dtype=spec.dtype,
-            compressors=[*lz4, Crc32cCodec()],
-            fill_value=0,
-            dimension_names=spec.dimensions,
-        )
-
-    def _new_array(self, name: str, **described: Any) -> "zarr.Array[Any]":
-        """An array whose chunks go to the storage, but whose description is not written yet."""
-        naming: Any = {"name": "default", "separator": self.separator}
-        made: Any = self.group.create_array(name, chunk_key_encoding=naming, config=WRITE_ZEROS, **described)
-        return zarr.Array(AsyncArray(made.metadata, StorePath(self.store, name), WRITE_ZEROS))
-
     def _write_shard(self, block: Block) -> None:
         assert self.layout is not None
-        number = len(self.table)
+        layout, number = self.layout, len(self.table)
         where = f"{self.location}: shard {number}"
-        check_block(block, where, self.n_examples, self.layout)
+        check_block(block, where, self.n_examples, layout)
         if isinstance(block.x, CsrRows):
             self._check_width(block.x, where)
         y = self._encode(block.y, where)
@@ -312,10 +291,9 @@ class DatasetWriter:
         self._settle()
         self._check_claim()
         self.writing = self.background.submit(
-            self.location.patiently, "", lambda: sync(self._write_chunks(number, arrays))
+            self.location.patiently, "", lambda: sync(write_chunks(layout, self.arrays, number, arrays))
         )
-        lengths = [axis_length(block, axis) for axis in self.layout.axes]
-        self.table.append((lengths, largest_norm(block.x), checksum_of(arrays, self.layout)))
+        self.table.append(written_row(block, arrays, layout))
         self.n_examples += block.n_examples
 
     def _settle(self) -> None:
@@ -323,19 +301,6 @@ class DatasetWriter:
         writing, self.writing = self.writing, None
         if writing is not None:
             writing.result()
-
-    async def _write_chunks(self, number: int, arrays: dict[str, NDArray[Any]]) -> None:
-        """Write chunk `number` of each array, all at the same time; returns or raises when none is under way."""
-        assert self.layout is not None
-        writes = []
-        for spec in self.layout.arrays:
-            padded = np.zeros(self.layout.chunk_shape(spec), dtype=spec.dtype)
-            padded[: len(arrays[spec.name])] = arrays[spec.name]
-            where = slice(number * len(padded), (number + 1) * len(padded))
-            writes.append(self.arrays[spec.name].async_array.setitem(where, padded))
-        for result in await asyncio.gather(*writes, return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
 
     def _check_width(self, x: CsrRows, where: str) -> None:
         assert self.layout is not None
@@ -351,12 +316,12 @@ class DatasetWriter:
         """Label codes in order of first appearance, or the regression targets themselves."""
         if not self.has_classes:
             return y.astype(np.float64)
-        values, at, inverse = np.unique(y, return_index=True, return_inverse=True)
+        values, at = np.unique(y, return_index=True)
         for k in np.argsort(at):
-            self._learn(label_name(values[k].item()), f"{where}, row {at[k]}")
-        return np.array([self.codes[label_name(value.item())] for value in values], dtype=np.int32)[inverse]
+            self.learn(label_name(values[k].item()), f"{where}, row {at[k]}")
+        return coded_labels(y, self.codes)
 
-    def _learn(self, label: str, where: str) -> None:
+    def learn(self, label: str, where: str) -> None:
         """Assign a code to a new label."""
         self.codes.setdefault(label, len(self.codes))
         if self.spec.n_classes is not None and len(self.codes) > self.spec.n_classes:
@@ -385,8 +350,10 @@ class DatasetWriter:
         return sums, {name: self._write_table(name, content, TEXT_CHUNK) for name, content in arrays.items()}
 
     def _write_table(self, name: str, table: NDArray[Any], chunk: int = TABLE_CHUNK) -> "zarr.Array[Any]":
-        array = self._new_array(
+        array = new_array(
+            self.store,
             name,
+            self.separator,
             shape=table.shape,
             chunks=(chunk, *table.shape[1:]),
             dtype=table.dtype,
@@ -395,6 +362,16 @@ class DatasetWriter:
         )
         self.location.patiently(name, lambda: array.__setitem__(slice(None), table))
         return array
+
+
+def coded_labels(y: NDArray[Any], codes: Mapping[str, int]) -> NDArray[np.int32]:
+    """The code of each label."""
+    values, inverse = np.unique(y, return_inverse=True)
+    return np.array([codes[label_name(value.item())] for value in values], dtype=np.int32)[inverse]
+
+
+def written_row(block: Block, arrays: dict[str, NDArray[Any]], layout: Layout) -> TableRow:
+    return [axis_length(block, axis) for axis in layout.axes], largest_norm(block.x), checksum_of(arrays, layout)
 
 
 def pending_bytes(block: Block) -> int:

@@ -8,6 +8,7 @@ sequences       blocks of whole sequences from runs of tokens
 svmhmm          blocks of sequences from SVM^hmm text
 npy             blocks of examples from .npz and .npy files, which are never loaded whole
 arrays          blocks of examples from NumPy, scipy.sparse, memory-mapped and Dask arrays
+partitions      partitions of Dask arrays and data frames as blocks
 templates       feature templates: the TOML file that defines the features of a token
 token_features  the features of the tokens of some sentences, as templates define them
 vocabulary      feature numbers, from a vocabulary or a hash

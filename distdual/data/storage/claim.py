@@ -13,7 +13,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -218,6 +218,18 @@ def signature(owner: str | None, **more: Any) -> bytes:
     pid = os.getpid()
     who = {"owner": owner, "pid": pid, "started": started(pid), "host": socket.gethostname(), "machine": machine()}
     return json.dumps({**who, **more}).encode()
+
+
+def holder_of(location: Location) -> dict[str, Any]:
+    """What identifies the holder of the claim on a folder, for other processes that write for it."""
+    found = parsed(location.read(CLAIM)) if location.exists(CLAIM) else {}
+    return {name: value for name, value in found.items() if name != "renewed"}
+
+
+def check_holder(location: Location, holder: Mapping[str, Any]) -> None:
+    """Raise Superseded if another process has taken the claim over."""
+    if holder_of(location) != holder:
+        raise Superseded(f"{location}: another process has taken over")
 
 
 def parsed(content: bytes) -> dict[str, Any]:
