@@ -57,7 +57,8 @@ def train_expansion(config: Config, claim: Claim, asked: Asked) -> tuple[Model, 
         open_logs(config.output, list(asked.logs)) as logged,
         open_executor(config.cluster, dataset, problem, asked.client) as executor,
     ):
-        logged.begin(About(config.public(), dataset.n_examples, dataset.n_shards, dask_page(executor)))
+        about = About(config.public(), dataset.n_examples, dataset.n_shards, dask_page(executor), dataset.n_features)
+        logged.begin(about)
 
         def each_round(line: Round) -> None:
             logged.write(line)

@@ -105,7 +105,8 @@ def train_claimed(config: Config, claim: Claim, control: Control) -> Result:
         members_of(config, output, choice_of(given.solver, dataset, problem).slack, checkpoint) as members,
         open_evaluation(config.eval, dataset, problem, executor) as evaluation,
     ):
-        logged.begin(About(config.public(), dataset.n_examples, dataset.n_shards, dask_page(executor)))
+        about = About(config.public(), dataset.n_examples, dataset.n_shards, dask_page(executor), dataset.n_features)
+        logged.begin(about)
         new_trainer = trainer_maker(given, executor, members, checkpoint, control, logged, evaluation)
         solved = solve_problem(given, new_trainer, start, checkpoint, logged.write)
         if evaluation is not None:

@@ -109,7 +109,8 @@ class Dashboard:
             dask = self.about.dask if self.about else None
             lines = list(self.lines)
             state = (self.certificate, target, self.running, self.failure)
-            return self.version, RunView(lines, name, *state, dask, self.price)
+            trained = self.about.trained if self.about else ""
+            return self.version, RunView(lines, name, *state, dask, self.price, trained=trained)
 
     def draw(self) -> Drawn:
         """Render the current state, once for all open pages."""

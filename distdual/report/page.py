@@ -75,6 +75,7 @@ class RunView(NamedTuple):
     price: Price | None = None  # of reading
     weights: Sequence[Weight] = ()  # the largest, of a linear model
     weights_of: str = ""  # what their features are
+    trained: str = ""  # what is trained: problem, C, data set and its size
 
 
 def page(run: RunView) -> str:
@@ -122,7 +123,8 @@ def headline(run: RunView) -> str:
     link = f'<p><a href="{escape(run.dask)}" target="_blank" rel="noopener">Dask dashboard</a></p>' if run.dask else ""
     quiet = "last round # s ago" if run.lines else "no update for # s"
     news = f'<p class="soft" id="news" data-quiet="{quiet}"></p>' if run.running else ""
-    return f'<header><h1>Training run</h1>{pill}{link}<p class="soft">{escape(run.name)}</p>{news}</header>'
+    trained = f'<p class="soft">{escape(run.trained)}</p>' if run.trained else ""
+    return f'<header><h1>Training run</h1>{pill}{link}<p class="soft">{escape(run.name)}</p>{trained}{news}</header>'
 
 
 def state(run: RunView) -> tuple[str, str]:

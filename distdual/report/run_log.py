@@ -26,6 +26,29 @@ class About(NamedTuple):
     n_examples: int
     n_shards: int
     dask: str | None = None  # URL of Dask's dashboard
+    n_features: int = 0
+
+    @property
+    def trained(self) -> str:
+        """What is trained, in words."""
+        problem, solver, data = (self.config.get(name, {}) for name in ("problem", "solver", "data"))
+        kind, url = problem.get("kind"), data.get("url")
+        return trained_words(kind, solver.get("C"), url, self.n_examples, self.n_features, self.n_shards)
+
+
+def trained_words(
+    kind: object, C: object, url: object, n_examples: object, n_features: object, n_shards: object
+) -> str:
+    """The problem, C, the data set and its size, as far as they are known."""
+    counts = [f"{n:,}" for n in (n_examples, n_features) if isinstance(n, int) and n > 0]
+    shards = f"in {n_shards:,} shards" if isinstance(n_shards, int) else ""
+    found = [
+        str(kind) if kind else "",
+        f"C = {C:g}" if isinstance(C, int | float) else "",
+        str(url) if url else "",
+        " ".join(filter(None, [" × ".join(counts), shards])),
+    ]
+    return " · ".join(filter(None, found))
 
 
 class Log(Protocol):

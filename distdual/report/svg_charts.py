@@ -75,18 +75,20 @@ def line_chart(
     note: str = "",
     rule: TargetLine | None = None,
     marks: Sequence[float] = (),
+    zoom: bool = False,
     value_format: Callable[[float], str] = format_number,
 ) -> str:
     """Lines over x, one per series, with breaks before the indices `cuts` and at None.
 
-    `marks` are the x values of events; `value_format` formats values in tooltips.
+    `zoom` lets the vertical axis begin near the smallest value. `marks` are the x values of events; `value_format`
+    formats values in tooltips.
     """
     known = [value for each in series for value in each.y if value is not None]
     if not known:
         return empty(title, "no proven values to draw yet")
     values = [*known, rule.value] if rule else known
     across = fitted(linear_axis(max(x), min(x)), max(x))
-    up = log_axis(values) if log else linear_axis(max(values))
+    up = log_axis(values) if log else linear_axis(max(values), min(values) if zoom else 0.0)
     drawn = [axes(across, up), *(mark(across, at) for at in marks), ruled(rule, up)]
     drawn += [line(each, x, cuts, across, up) for each in series]
     points = thinned(len(x))

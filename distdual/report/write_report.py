@@ -12,6 +12,7 @@ from distdual.report.log_reader import Line, read_log
 from distdual.report.page import RunView, page
 from distdual.report.plots import has_matplotlib, new_figure, plot_run
 from distdual.report.price import Price
+from distdual.report.run_log import trained_words
 from distdual.report.weights import Weight, largest_weights
 
 
@@ -20,11 +21,13 @@ class ReportSources(NamedTuple):
     lines: list[Line]  # none without a log
     certificate: dict[str, Any] | None  # None for a log without a model
     weights: tuple[list[Weight], str] = ([], "")
+    trained: str = ""
 
     def about(self, name: str, price: Price | None = None) -> RunView:
         target = None if self.certificate is None else self.certificate["target"]
         weights, what = self.weights
-        return RunView(self.lines, name, self.certificate, target, price=price, weights=weights, weights_of=what)
+        shown: dict[str, Any] = {"price": price, "weights": weights, "weights_of": what, "trained": self.trained}
+        return RunView(self.lines, name, self.certificate, target, **shown)
 
 
 def write_report(
@@ -65,13 +68,22 @@ def find(run: str) -> ReportSources:
     if not folder.exists("model.json"):
         raise InputError(f"{run}: neither a run log nor a model folder; set output.log to write a log while training")
     folder = current(folder)
-    config = read_about(folder).get("config")
+    about = read_about(folder)
+    config = about.get("config")
     output = config.get("output") if isinstance(config, dict) else None
     log = output.get("log") if isinstance(output, dict) else None
     certificate = read_certificate(folder)
     lines = read_log(Path(log)) if isinstance(log, str) else []
     check_same_run(lines, certificate, f"{run} and {log}" if lines else run)
-    return ReportSources(Path(log) if isinstance(log, str) else beside(run), lines, certificate, weights_in(folder))
+    where = Path(log) if isinstance(log, str) else beside(run)
+    return ReportSources(where, lines, certificate, weights_in(folder), trained_in(about))
+
+
+def trained_in(about: dict[str, Any]) -> str:
+    """What was trained, in words."""
+    problem, data = (found if isinstance(found := about.get(name), dict) else {} for name in ("problem", "data"))
+    size = (data.get("n_examples"), problem.get("n_features"), data.get("n_shards"))
+    return trained_words(problem.get("kind"), about.get("C"), data.get("url"), *size)
 
 
 def beside(run: str) -> Path:

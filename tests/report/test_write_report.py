@@ -219,7 +219,7 @@ def test_the_page_is_complete_and_well_formed(run: Path) -> None:
     assert "NaN" not in text
     assert "nan" not in "".join(checker.words)
     certificate = json.loads((run / "model" / "certificate.json").read_text())
-    for words in (f"{certificate['lower']:.8g}", f"{certificate['oracle_calls']:,}", "certified", "Costs"):
+    for words in (f"{certificate['lower']:.8g}", f"{certificate['oracle_calls']:,}", "certified", "Costs", "3,000 × 6"):
         assert any(words in data for data in checker.words), words
     assert png.read_bytes().startswith(b"\x89PNG")
 
