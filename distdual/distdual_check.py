@@ -241,8 +241,7 @@ class Chain(Linear):
     def slack(self, w, i):
         """Viterbi over (number of wrong tags so far, tag)."""
         (emission, pairs, start, end), right = self.split(w), self.right(i)
-        rows = [self.row(self.data["tokens"][i] + t) for t in range(len(right))]
-        scores = np.array([values @ emission[columns] for columns, values in rows])
+        scores = np.array([x @ emission[j] for j, x in map(self.row, range(*self.data["tokens"][i : i + 2]))])
         own = scores[np.arange(len(right)), right].sum()
         truth = own + pairs[right[:-1], right[1:]].sum() + start[right[0]] + end[right[-1]]
         wrong, nothing = np.arange(self.tags) != right[:, None], np.full(self.tags, -np.inf)
