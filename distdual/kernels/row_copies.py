@@ -62,9 +62,8 @@ def without_zeros(x: DenseRows) -> CsrRows:
 
 def narrowed(values: Floats) -> Values:
     """A copy in single precision if it holds all of them exactly, as it does whole numbers, else in double."""
-    with np.errstate(over="ignore", under="ignore"):
-        single: Singles = values.astype(np.float32)
-    return single if (single == values).all() else values.copy()
+    single: Singles = np.empty(len(values), dtype=np.float32)
+    return single if fill_narrowed(values, single) else values.copy()
 
 
 def lengths_summed(rows: ReferredRows) -> Ints:
@@ -82,6 +81,16 @@ def widening(rows: list[Rows | ReferredRows]) -> int:
     values = [each.values for each in rows if isinstance(each, DenseRows | CsrRows)]
     widest = max((each.itemsize for each in values), default=0)
     return sum(each.size * (widest - each.itemsize) for each in values)
+
+
+@bare_kernel
+def fill_narrowed(values: Floats, single: Singles) -> bool:
+    """Round to single precision; fills `single`, and returns whether that changed nothing."""
+    n_changed = 0
+    for k in range(len(values)):
+        single[k] = values[k]
+        n_changed += single[k] != values[k]
+    return n_changed == 0
 
 
 @bare_kernel

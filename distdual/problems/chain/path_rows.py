@@ -16,6 +16,9 @@ from distdual.kernels.jit import bare_kernel, kernel, specialise
 from distdual.kernels.row_copies import narrowed
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Int32s, Ints, is_dense
 
+DIGIT_BITS = 8  # of a column, by which rows are sorted at a time: counts of all digits stay in the nearest cache
+DIGITS = 1 << DIGIT_BITS
+
 
 class Paths(NamedTuple):
     """The two paths that each constraint compares, as runs of states, and the sequence they go through."""
@@ -177,12 +180,13 @@ def add_emissions(
 def _add_emissions(x: Any, first: Any, right: Any, found: Any, n_states: Any, columns: Any, parts: Any) -> Any:  # noqa: ARG001
     def dense(x: Any, first: Any, right: Any, found: Any, n_states: Any, columns: Any, parts: Any) -> Any:
         size = 0
-        for j in range(x.values.shape[1]):
-            for t in range(len(right)):
-                if right[t] != found[t] and x.values[first + t, j] != 0.0:
-                    columns[size], parts[size] = j * n_states + right[t], x.values[first + t, j]
-                    columns[size + 1], parts[size + 1] = j * n_states + found[t], -x.values[first + t, j]
-                    size += 2
+        for t in range(len(right)):
+            if right[t] != found[t]:
+                for j in range(x.values.shape[1]):
+                    if x.values[first + t, j] != 0.0:
+                        columns[size], parts[size] = j * n_states + right[t], x.values[first + t, j]
+                        columns[size + 1], parts[size + 1] = j * n_states + found[t], -x.values[first + t, j]
+                        size += 2
         return size
 
     def csr(x: Any, first: Any, right: Any, found: Any, n_states: Any, columns: Any, parts: Any) -> Any:
@@ -245,7 +249,9 @@ def write_merged(columns: Ints, parts: Floats, scale: float, at: int, indices: A
 
     Changes `columns` and `parts`.
     """
-    sort_runs(columns, parts, np.empty_like(columns), np.empty_like(parts))
+    columns_there, parts_there = np.empty_like(columns), np.empty_like(parts)
+    if sort_columns(columns, parts, columns_there, parts_there, np.empty(DIGITS, np.int64)):
+        columns, parts = columns_there, parts_there
     k = 0
     while k < len(columns):
         column, total = columns[k], 0.0
@@ -259,44 +265,25 @@ def write_merged(columns: Ints, parts: Floats, scale: float, at: int, indices: A
 
 
 @bare_kernel
-def sort_runs(columns: Ints, parts: Floats, columns_there: Ints, parts_there: Floats) -> None:
-    """Sort both arrays by column, stably, by merging runs of rising columns; `…_there` is scratch of the same length.
+def sort_columns(columns: Ints, parts: Floats, columns_there: Ints, parts_there: Floats, start: Ints) -> bool:
+    """Sort both arrays by column, stably, digit by digit; the other arrays are scratch, `start` of `DIGITS` entries.
 
-    Rows are made of few such runs. np.argsort does the same, and takes a second to compile.
+    Returns whether the result is in `…_there`. np.argsort does the same, and takes a second to compile.
     """
-    n, merged = len(columns), True
-    while merged:
-        merged, begin = False, 0
-        while begin < n:
-            middle = run_end(columns, begin)
-            end = run_end(columns, middle) if middle < n else n
-            if middle < n:
-                merged = True
-                merge_runs(begin, middle, end, columns, parts, columns_there, parts_there)
-            begin = end
-
-
-@bare_kernel
-def run_end(columns: Ints, begin: int) -> int:
-    """Where columns no longer rise."""
-    end = begin + 1
-    while end < len(columns) and columns[end - 1] <= columns[end]:
-        end += 1
-    return end
-
-
-@bare_kernel
-def merge_runs(
-    begin: int, middle: int, end: int, columns: Ints, parts: Floats, columns_there: Ints, parts_there: Floats
-) -> None:
-    """Merge the runs [begin, middle) and [middle, end) in place."""
-    a, b = begin, middle
-    for k in range(begin, end):
-        if b == end or (a < middle and columns[a] <= columns[b]):
-            columns_there[k], parts_there[k] = columns[a], parts[a]
-            a += 1
-        else:
-            columns_there[k], parts_there[k] = columns[b], parts[b]
-            b += 1
-    for k in range(begin, end):
-        columns[k], parts[k] = columns_there[k], parts_there[k]
+    there, shift, largest = False, 0, 0
+    for k in range(len(columns)):
+        largest = max(largest, columns[k])
+    while largest >> shift > 0:
+        start[:] = 0
+        for k in range(len(columns)):
+            start[(columns[k] >> shift) & (DIGITS - 1)] += 1
+        total = 0
+        for digit in range(DIGITS):
+            total, start[digit] = total + start[digit], total
+        for k in range(len(columns)):
+            digit = (columns[k] >> shift) & (DIGITS - 1)
+            columns_there[start[digit]], parts_there[start[digit]] = columns[k], parts[k]
+            start[digit] += 1
+        columns, parts, columns_there, parts_there = columns_there, parts_there, columns, parts
+        there, shift = not there, shift + DIGIT_BITS
+    return there
