@@ -5,7 +5,7 @@ and Stability of Numerical Algorithms", section 3.1); each product below the nor
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from distdual.kernels.rows import DenseRows, Features, Floats, Ints, norm2
 UNIT = 2.0**-53  # relative error of a rounded float64 operation
 TINY = 2.0**-1074  # absolute error of a product too small for a normal number
 MARGIN = 1.0 + 2.0**-20  # covers the rounding of the error terms themselves
-SUM_BLOCK = 512  # products added up by NumPy; the sums of blocks are added exactly
+SUM_BLOCK = 512  # products added up in float64; the sums of blocks are added exactly
 
 
 def gamma(n: float) -> float:
@@ -58,19 +58,31 @@ UNKNOWN_VALUE = Enclosed(math.nan, math.inf)
 
 def enclosed_product(a: Floats, b: Floats, roundings: float = 0.0) -> Enclosed:
     """⟨a, b⟩ where each product has `roundings` relative errors already."""
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        parts = a * b
-        if not len(parts) or not parts.any():
-            return Enclosed(0.0, len(parts) * TINY if a.any() and b.any() else 0.0)
-        starts = np.arange(0, len(parts), SUM_BLOCK)
-        sums, sizes = np.add.reduceat(parts, starts), np.add.reduceat(np.abs(parts), starts)
+    n_blocks = -(-len(a) // SUM_BLOCK)
+    sums, sizes = np.empty(n_blocks), np.empty(n_blocks)
+    fill_block_sums(a, b, sums, sizes)
+    if not sizes.any():
+        return Enclosed(0.0, len(a) * TINY if a.any() and b.any() else 0.0)
     if not np.isfinite(sizes).all():
         return UNKNOWN_VALUE
     try:
         value, size = math.fsum(sums.tolist()), math.fsum(sizes.tolist())
     except OverflowError:
         return UNKNOWN_VALUE
-    return Enclosed(value, gamma(SUM_BLOCK + 2 + roundings) * size + len(parts) * TINY)
+    return Enclosed(value, gamma(SUM_BLOCK + 2 + roundings) * size + len(a) * TINY)
+
+
+@bare_kernel
+def fill_block_sums(a: Floats, b: Floats, sums: Floats, sizes: Floats) -> None:
+    """Σ a_k b_k and Σ |a_k b_k| over each block; fills `sums` and `sizes`."""
+    for block in range(len(sums)):
+        begin, end = block * SUM_BLOCK, min((block + 1) * SUM_BLOCK, len(a))
+        own, other = a[begin:end], b[begin:end]
+        total, size = 0.0, 0.0
+        for k in range(len(own)):
+            total += own[k] * other[k]
+            size += abs(own[k] * other[k])
+        sums[block], sizes[block] = total, size
 
 
 def sum_of(parts: list[Enclosed]) -> Enclosed:
@@ -102,8 +114,14 @@ def value_norm_bound(x: Features, largest: float | None = None) -> float:
     if largest is None:
         if x.values.dtype != np.float32:
             return row_norm_bound(x)
-        largest = largest_value(x.values)
+        largest = largest_value(own_values(x))
     return root(float(longest_row(x))) * MARGIN * largest if largest > 0.0 else 0.0
+
+
+def own_values(x: Features) -> NDArray[Any]:
+    """The values of these rows alone; sparse rows may share those of others."""
+    values: NDArray[Any] = x.values if isinstance(x, DenseRows) else x.values[x.indptr[0] : x.indptr[-1]]
+    return values
 
 
 def largest_value(values: NDArray[np.float32]) -> float:

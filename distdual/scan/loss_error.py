@@ -41,10 +41,10 @@ def slack_error(size: Magnitude, norm: float) -> float:
 
 def checked(problem: Problem, shard: Shard, found: Offenders, w: Floats) -> Offenders:
     """Refuse slacks below 0, which only an oracle that is not exact returns; clip those that rounding explains."""
-    most = found.slack if found.bound is None else found.bound
-    lowest = int(np.argmin(most)) if len(most) else -1
-    if lowest < 0 or not (found.slack < 0).any():
+    if not found.slack.min(initial=0.0) < 0.0:
         return found
+    most = found.slack if found.bound is None else found.bound
+    lowest = int(np.argmin(most))
     size = problem.magnitude(shard, found)
     allowed = gamma(size.terms) * (size.row * norm_bound(w) + size.margin + size.stacked)
     if problem.exact and not most[lowest] >= -allowed:

@@ -98,6 +98,9 @@ def dual(prior: Prior, linear: Enclosed, v: Floats, mass: Mass, size: Magnitude,
 
 def lower_bound(prior: Prior, found: Enclosed) -> Enclosed:
     """The better of D(α) and D(0), which holds whatever α is."""
-    nothing = conjugate(prior, np.zeros(prior.n_weights))
-    at_zero = Enclosed(-nothing.value, nothing.error)
+    if prior.plain and not prior.free:
+        at_zero = Enclosed(0.0)
+    else:
+        nothing = conjugate(prior, np.zeros(prior.n_weights))
+        at_zero = Enclosed(-nothing.value, nothing.error)
     return found if found.low > at_zero.low else at_zero
