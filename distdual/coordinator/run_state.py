@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from distdual.certificate.bounds import Certificate
+from distdual.certificate.bounds import Certificate, ShardLoss
 from distdual.coordinator.pass_underway import PassUnderway
 from distdual.kernels.rounding import Enclosed
 from distdual.kernels.rows import Floats
@@ -29,6 +29,7 @@ class RunState:
     estimate: float = np.inf  # of the gap, from losses at different weights
     lift: float = np.inf  # by how much the last pass at one w raised the cached problem's loss
     version: int = 0  # of the weights published next
+    best_scan: tuple[Floats, list[ShardLoss]] | None = None  # the weights and losses behind `best_upper`
     refuted: str | None = None  # what proves that the oracle is not exact
     underway: PassUnderway | None = None
     totals: Totals = field(default_factory=Totals)
@@ -56,13 +57,15 @@ class RunState:
         """The estimate that replaces a proven gap where inference is inexact; it may be negative."""
         return relative_gap(self.best_estimate, lower) if np.isfinite(self.best_estimate) else np.inf
 
-    def offer_upper(self, upper: Enclosed, version: int, w: Floats, relaxed: float = 0.0) -> None:
+    def offer_upper(self, upper: Enclosed, version: int, w: Floats, relaxed: float = 0.0) -> bool:
         """Keep the weights if their certified upper bound is the lowest so far; `relaxed` is the open part of it."""
         if relaxed > 0:
             self.best_found = min(self.best_found, upper.value - relaxed)
-        if upper.high < self.best_upper:
-            self.best_upper, self.best_version, self.best_w = upper.high, version, w.copy()
-            self.best_rounding, self.best_relaxed = upper.high - upper.value, relaxed
+        if upper.high >= self.best_upper:
+            return False
+        self.best_upper, self.best_version, self.best_w = upper.high, version, w.copy()
+        self.best_rounding, self.best_relaxed = upper.high - upper.value, relaxed
+        return True
 
     def offer_estimate(self, estimate: float, w: Floats) -> None:
         """Keep the weights if their estimate of P(w) is the lowest so far; inexact inference bounds nothing."""
@@ -76,13 +79,13 @@ class RunState:
     def start_problem(self, w: Floats, upper: float) -> None:
         """Begin another convex problem, of which `upper` ≥ P(w) is proven."""
         self.best_w, self.best_upper, self.best_version, self.best_rounding = w, upper, self.version, 0.0
-        self.best_relaxed, self.best_found = 0.0, np.inf
+        self.best_relaxed, self.best_found, self.best_scan = 0.0, np.inf, None
         self.estimate = self.lift = np.inf
 
     def forget_bounds(self) -> None:
         """Drop what was proven: P changes with C. Weights, costs and history stay."""
         self.best_upper, self.best_version, self.best_estimate = np.inf, -1, np.inf
-        self.best_relaxed, self.best_found = 0.0, np.inf
+        self.best_relaxed, self.best_found, self.best_scan = 0.0, np.inf, None
         self.estimate = self.lift = np.inf
 
     def continue_log(self, earlier: "RunState") -> None:

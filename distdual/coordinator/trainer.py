@@ -43,7 +43,7 @@ from distdual.kernels.rows import Floats
 from distdual.problems.base import BiasKinks, Problem
 from distdual.report.round_log import Round
 from distdual.scan.cv_folds import Fold
-from distdual.scan.scan import ShardReport
+from distdual.scan.scan import ShardReport, is_built_in
 from distdual.solver.gap import contradiction, relative_gap
 from distdual.solver.growable import Room
 from distdual.solver.regularizer import Prior
@@ -126,8 +126,15 @@ class Trainer:
         late = self.problem.holds_gil and stop.cause == Cause.MAX_SECONDS and self.state.best_version >= 0
         if min(self._gap(), self._inexact_gap()) > self.config.gap and stop.cause != Cause.RELAXED and not late:
             self._certify_last()
+        stop = self._refuted() or stop
         log.info("stop: %s", stop.reason)
         return self.outcome(stop)
+
+    def _refuted(self) -> Stop | None:
+        """Compare the scan behind the best upper bound with the cached constraints, once for all scans of the run."""
+        if self.state.best_scan is not None:
+            self._compare_with_cache(*self.state.best_scan)
+        return Stop(Cause.CONTRADICTION, self.state.refuted) if self.state.refuted else None
 
     def outcome(self, stop: Stop) -> Outcome:
         """The best certified weights so far, and the costs."""
@@ -328,16 +335,22 @@ class Trainer:
         if not all(s.exact for s in losses):
             self.state.offer_estimate(objective(w, losses, C=self.config.C, prior=self.solver.prior), w)
             return
-        known = self.solver.losses_between(w, self.dataset.first, together=self.partition.slack.is_all)
-        self.state.refuted = self.state.refuted or refutation(
-            w, losses, known, self.config.C, together=self.partition.slack.is_all
-        )
+        scanned = w, losses
+        if not is_built_in(self.problem):  # a pass over the cache is cheap beside its oracle
+            self._compare_with_cache(*scanned)
         w, losses = at_best_bias(w, losses, kinks, self.solver.prior.free) if kinks else (w, losses)
         upper = upper_bound(
             w, version, losses, C=self.config.C, n_shards=self.dataset.n_shards, prior=self.solver.prior
         )
-        self.state.offer_upper(upper, version, w, relaxed_part(losses, C=self.config.C))
+        if self.state.offer_upper(upper, version, w, relaxed_part(losses, C=self.config.C)):
+            self.state.best_scan = scanned
         self.solver.meet_upper(self.state.best_upper)
+
+    def _compare_with_cache(self, w: Floats, losses: list[ShardLoss]) -> None:
+        """Look for cached constraints that are violated more than what an exact scan at w returned."""
+        together = self.partition.slack.is_all
+        known = self.solver.losses_between(w, self.dataset.first, together=together)
+        self.state.refuted = self.state.refuted or refutation(w, losses, known, self.config.C, together=together)
 
     def _certify_last(self) -> None:
         """Scan once more at the last w, or at the average if configured, without ascent."""

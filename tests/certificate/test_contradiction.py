@@ -107,6 +107,14 @@ def test_an_oracle_that_overlooks_what_it_returned_before_is_not_exact(data, tmp
     assert any("oracle is not exact" in finding for finding in checked.findings)
 
 
+def test_an_oracle_of_ours_is_compared_with_the_cache_when_a_run_ends(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("distdual.coordinator.trainer.is_built_in", lambda _: True)
+    found = run(Forgetful, data, tmp_path / "model", max_passes=20)
+    assert not found.certificate["certified"]
+    assert found.certificate["stopped_by"] == "contradiction"
+    assert "oracle is not exact" in found.certificate["reason"]
+
+
 def test_the_sentence_names_all_that_can_be_wrong():
     assert contradiction(1.0, 1.0) is None
     sentence = contradiction(2.1411116, 1.5460834)
