@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from queue import Empty, SimpleQueue
 from threading import TIMEOUT_MAX
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from distdual.kernels.rows import Floats
 from distdual.problems.base import Problem
@@ -19,6 +19,7 @@ class Executor(Protocol):
     """Runs scans of one problem on one data set, at several versions of the weights if need be."""
 
     problem: Problem  # may be replaced by another one on the same examples while no scan is pending
+    sends_reports: ClassVar[bool]  # whether reports come from other processes
     events: list[str]  # faults that were handled; the reader of this list empties it
 
     @property

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from distdual.cluster.base import HeldWeights, arrived, run_scans
 from distdual.cluster.dask_monitor import PAUSE, POLL_SECONDS, Attended
@@ -81,6 +81,8 @@ class PendingTasks:
 
 class DaskExecutor:
     """Scans on Dask workers; shards stay in cluster memory if they fit, under Dask's memory management."""
+
+    sends_reports: ClassVar[bool] = True
 
     def __init__(
         self,

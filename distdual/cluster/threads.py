@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, ClassVar
 
 from distdual.cluster.base import HeldWeights, arrived, run_scans
 from distdual.cluster.resources import of_threads
@@ -20,6 +20,8 @@ from distdual.scan.shard_reader import MOST_AHEAD, Loaded, load_shard
 
 class InlineExecutor:
     """Scans in threads, without copies of shards: kernels release the GIL."""
+
+    sends_reports: ClassVar[bool] = False
 
     def __init__(self, dataset: Dataset | MemoryDataset, problem: Problem, *, threads: int = 2) -> None:
         self.source = dataset

@@ -16,7 +16,7 @@ from distdual.kernels.rows import Floats, Ints
 from distdual.report.round_log import Since
 from distdual.scan.cv_folds import Fold
 from distdual.scan.group_members_file import Notes
-from distdual.scan.scan import Scan, ShardReport
+from distdual.scan.scan import Scan, ShardReport, is_built_in
 from distdual.scan.slack import Slack
 from distdual.solver.solver import Solver
 
@@ -111,7 +111,9 @@ class Scanner:
 
     def count(self, report: ShardReport, scan: Scan) -> None:
         """Check a report and add up its costs."""
-        check_report(report, scan, self.first, self.executor.problem.n_weights)
+        problem = self.executor.problem
+        sent = self.executor.sends_reports or not is_built_in(problem)
+        check_report(report, scan, self.first, problem.n_weights, sent=sent)
         self.solver.meet(report.magnitude)
         totals = self.state.totals
         totals.oracle_calls += report.n_examples

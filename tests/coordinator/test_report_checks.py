@@ -54,6 +54,13 @@ def test_a_report_of_something_else_is_refused(made, words):
         check_report(made(), SCAN, FIRST, D)
 
 
+def test_constraints_are_checked_only_where_they_were_sent():
+    wrong = changed("example", 0, 51)
+    check_report(wrong, SCAN, FIRST, D, sent=False)
+    with pytest.raises(InputError, match="at weights 2, not 3"):
+        check_report(wrong._replace(version=2), SCAN, FIRST, D, sent=False)
+
+
 @pytest.mark.parametrize(("column", "value"), [(0, D), (0, -1), (1, D + 7)])
 def test_rows_that_reach_beyond_the_weights_are_refused(column, value):
     found = report(sparse=True)
