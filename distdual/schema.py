@@ -205,7 +205,7 @@ def rising(name: str, indptr: NDArray[Any], n_values: int, *, least: int = 0) ->
 
 def below(name: str, numbers: NDArray[Any], end: int) -> None:
     """Refuse numbers that are not from 0 to `end` − 1."""
-    if numbers.size and not (int(numbers.min()) >= 0 and int(numbers.max()) < end):
+    if numbers.size and not int(numbers.view(f"u{numbers.itemsize}").max()) < end:  # numbers below 0 are large there
         wrong = int(numbers.min()) if numbers.min() < 0 else int(numbers.max())
         raise InputError(f"{name}: {wrong} is not from 0 to {end - 1}")
 

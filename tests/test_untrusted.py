@@ -17,6 +17,7 @@ from distdual.data.dataset import open_dataset
 from distdual.data.prepare.api import prepare_arrays
 from distdual.data.storage.location import NAMED_BY_MODELS, Location, check_scheme
 from distdual.errors import InputError, Suspended
+from distdual.kernels.rounding import largest_value
 from distdual.report.page import RunView, page
 from distdual.report.write_report import write_report
 from distdual.scan.shard_reader import load_shard
@@ -219,3 +220,20 @@ def test_shards_that_stay_in_memory_are_checked_once(here, monkeypatch):
     assert len(counted) == dataset.n_shards
     assert load_shard(dataset, 0).shard.number == 0
     assert len(counted) == dataset.n_shards + 1
+
+
+def test_features_are_searched_when_a_shard_is_read_first_or_is_not_what_was_prepared(here, monkeypatch):
+    dataset, searched = open_dataset(Location(str(here / "data"))), []
+
+    def search(values: Any) -> float:
+        searched.append(values)
+        return largest_value(values)
+
+    monkeypatch.setattr("distdual.data.shard_checks.largest_value", search)
+    norms = [dataset.read(0).shard.norm for _ in range(3)]
+    assert len(searched) == 1
+    assert norms[0] == norms[1] == norms[2]
+    dataset.checksum[0] += 1
+    for _ in range(2):
+        assert not dataset.read(0, check=False).intact
+    assert len(searched) == 3

@@ -52,6 +52,7 @@ class Dataset:
     checksum: NDArray[np.uint32]  # (n_shards,)
     chunks: Chunks = field(repr=False)
     text_arrays: Mapping[str, Any] = field(repr=False)  # asynchronous Zarr arrays, by the names of texts
+    largest: dict[int, float] = field(default_factory=dict, repr=False)  # |feature| of shards that were read, intact
 
     def open(self) -> "Dataset":
         return self
@@ -144,7 +145,8 @@ class Dataset:
         """Shard `number` and the cost of reading it: one GET for each array, all at the same time.
 
         A shard that differs from what `prepare` wrote is an error, unless `check` is off. Values with which kernels
-        could crash are always an error: a checksum protects against accidents only.
+        could crash are always an error: a checksum protects against accidents only. Features are searched for NaN and
+        infinity when a shard is read first; a run takes what has the same checksum later to be the same anyway.
         """
         lengths = dict(zip(self.layout.axes, self.lengths[number].tolist(), strict=True))
         chunks = self.chunks.read(number, lengths)
@@ -154,7 +156,9 @@ class Dataset:
         where = f"{self.location}: shard {number}"
         if check and not intact:
             raise InputError(f"{where} is not what was prepared: its checksum differs; prepare it again")
-        largest = check_shard_arrays(where, self.layout, arrays)
+        largest = check_shard_arrays(where, self.layout, arrays, self.largest.get(number) if intact else None)
+        if intact:
+            self.largest[number] = largest
         if check:
             check_norm(where, largest, float(self.largest_norm[number]))
         n_bytes = sum(chunk.n_bytes for chunk in chunks.values())

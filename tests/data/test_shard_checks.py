@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distdual.data.layout import Layout
-from distdual.data.shard_checks import are_columns, check_shard_arrays
+from distdual.data.shard_checks import WHILE, are_columns, check_shard_arrays, count_falls
 from distdual.errors import InputError
 from distdual.kernels.rounding import greatest_bits, largest_value, row_norm_bound, value_norm_bound
 from distdual.kernels.rows import CsrRows, DenseRows
@@ -98,6 +98,23 @@ def test_columns_are_found_sound_exactly_where_each_row_ascends_within_the_width
     expected = all(sorted(set(row)) == row and all(0 <= j < WIDTH for j in row) for row in made)
     assert are_columns(indptr, indices, WIDTH) == expected
     assert are_columns.py_func(indptr, indices, WIDTH) == expected
+
+
+def test_falls_are_counted_across_the_places_where_counts_are_added_up():
+    numbers = np.arange(2 * WHILE + 5, dtype=np.int32)
+    assert count_falls(numbers) == 0
+    numbers[[7, WHILE - 1, WHILE, WHILE + 1, 2 * WHILE + 1]] = 0
+    assert count_falls(numbers) == int((np.diff(numbers) <= 0).sum())
+    assert count_falls(np.zeros(2 * WHILE + 5, dtype=np.int32)) == 2 * WHILE + 4
+    assert count_falls(numbers[:0]) == count_falls(numbers[:1]) == 0
+
+
+def test_rows_that_do_not_divide_the_indices_are_no_columns():
+    indices = np.arange(4, dtype=np.int32)
+    for indptr in ([0, 4], [0, 0, 4], [0, 4, 4]):
+        assert are_columns(np.array(indptr), indices, WIDTH)
+    for indptr in ([], [0], [0, 3], [0, 5], [1, 4], [0, 5, 4], [0, 4, 2, 4], [0, -1, 4], [0, 2**62, 4]):
+        assert not are_columns(np.array(indptr, dtype=np.int64), indices, WIDTH)
 
 
 @compiling
