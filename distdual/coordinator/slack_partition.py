@@ -77,7 +77,7 @@ class SlackPartition:
     def insert(self, solver: Solver, reports: Sequence[ShardReport], scans: Sequence[Scan]) -> Ints:
         """Insert the offenders of a round in the order of shards; return their cache slots."""
         parts = [report.offenders for report in reports]
-        if np.isinf(self.budget) and (n_bytes := solver.cache.nbytes_with(parts)) > unset_limit():
+        if np.isinf(self.budget) and (n_bytes := solver.cache.nbytes + new_bytes(parts)) > unset_limit():
             raise InputError(
                 f"the cached constraints take {n_bytes:,} bytes, more than half of this machine's memory; set "
                 "solver.cache_bytes, below which they are coalesced, or a coarser solver.slack"
@@ -265,6 +265,11 @@ class SlackPartition:
             names = self._note_examples(cache.example.view[made.slots], cache.keys().take(made.slots))
         mixed = self.ledger.mix(made.indptr, names, made.weight)
         solver.replace(made.constraints, made.alpha, [mixed])
+
+
+def new_bytes(parts: Sequence[Constraints]) -> int:
+    """The bytes of new rows."""
+    return sum(part.rows.nbytes for part in parts)
 
 
 def join(parts: Sequence[Constraints], n_weights: int) -> Constraints:

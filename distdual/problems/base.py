@@ -37,7 +37,8 @@ class Keys(NamedTuple):
             return Keys.none(len(chosen))
         if self.indptr[-1] > len(self.values):
             raise IndexError(f"keys end at {self.indptr[-1]}, but there are {len(self.values)} values")
-        indptr = np.concatenate([[0], np.cumsum(np.diff(self.indptr)[chosen])])
+        indptr = np.zeros(len(chosen) + 1, dtype=np.int64)
+        np.cumsum(self.indptr[chosen + 1] - self.indptr[chosen], out=indptr[1:])
         values = np.empty(indptr[-1], dtype=self.values.dtype)
         copy_runs(self.indptr, chosen, indptr, self.values, values)
         return Keys(indptr, values)
