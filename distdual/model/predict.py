@@ -156,9 +156,6 @@ def predict(
     )
 
 
-MOST_TAGGINGS = 1000  # of a sequence: the time for each grows with its length
-
-
 class Written(NamedTuple):
     """What `predict_to` has done."""
 
@@ -191,9 +188,9 @@ def predict_to(
             f"a model of kind {known.problem.kind} has one score for all classes, which --scores writes; "
             "leave --top out"
         )
-    chain, n_classes = known.problem.kind == "chain", len(predictor.names)
-    if top is not None and not 1 <= top <= (MOST_TAGGINGS if chain else n_classes):
-        most = f"{MOST_TAGGINGS} taggings" if chain else f"the {n_classes} classes of the model"
+    structured, n_classes = known.problem.most_best, len(predictor.names)
+    if top is not None and not 1 <= top <= (structured or n_classes):
+        most = f"{structured} taggings" if structured else f"the {n_classes} classes of the model"
         raise InputError(f"--top takes from 1 to {most}, got {top}")
     judged: list[dict[str, float] | None] = []
 

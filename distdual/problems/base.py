@@ -157,6 +157,9 @@ class Problem(ABC):
     reads_often: ClassVar[bool] = False
     """True if the oracle computes several inner products with the same features, such as one a class."""
 
+    most_best: ClassVar[int] = 0
+    """The largest k of `k_best`; 0 if there is none."""
+
     holds_gil: ClassVar[bool] = False
     """True if `offenders` is Python code, which a second thread does not make faster, but a second process does."""
 

@@ -44,6 +44,10 @@ class Wrapping(Problem):
         return self.problem.reads_often
 
     @property
+    def most_best(self) -> int:  # type: ignore[override]
+        return self.problem.most_best
+
+    @property
     def holds_gil(self) -> bool:  # type: ignore[override]
         return self.problem.holds_gil
 

@@ -40,6 +40,7 @@ class Chain(Problem):
     data_spec: ClassVar[DataSpec] = DataSpec(examples="sequences")
     estimator: ClassVar[str | None] = "ChainSVM"
     reads_often: ClassVar[bool] = True
+    most_best: ClassVar[int] = 1000  # the time for each grows with the length of the sequence
     takes_map: ClassVar[bool] = True
 
     n_features: int
