@@ -8,5 +8,6 @@ span_features     features of labelled spans: length, and the words at the ends
 tree_rows         the row of a right and a wrong tree
 cky               CKY: the best tree of a sentence, found exactly
 second_best_tree  the best tree other than a given one
+tree_search       the oracle: the worst and the best trees of a shard's sentences
 problem           parsing with a weighted context-free grammar
 """

@@ -42,12 +42,11 @@ def n_span_weights(n_features: int, n_tags: int, n_phrases: int) -> int:
 
 def split_span_weights(w: Floats, n_features: int, n_tags: int, n_phrases: int) -> SpanWeights:
     """As views; of no weights at all, arrays of length 0."""
-    cuts = (
-        np.array([n_features, n_features + n_tags]) * WORD_PLACES * n_phrases if len(w) else np.zeros(2, dtype=np.int64)
-    )
-    words, tags, lengths = np.split(w, cuts)
-    width = WORD_PLACES * n_phrases
-    return SpanWeights(words.reshape(-1, width), tags.reshape(-1, width), lengths.reshape(-1, n_phrases))
+    heights = np.array([n_features, n_tags, N_LENGTHS] if len(w) else [0, 0, 0])
+    widths = np.array([WORD_PLACES, WORD_PLACES, 1]) * n_phrases
+    parts = np.split(w, np.cumsum(heights * widths)[:-1])
+    shapes = zip(heights, widths, strict=True)
+    return SpanWeights(*(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)))
 
 
 def new_span_scores(longest: int, w: SpanWeights, rules: Rules) -> SpanScores:

@@ -32,6 +32,7 @@ from tests.problems.parsing.trees import (
 MOST = 400  # trees of a sentence that are written out
 PARTS = (
     "parsing.problem",
+    "parsing.tree_search",
     "parsing.cky",
     "parsing.derivation",
     "parsing.second_best_tree",
