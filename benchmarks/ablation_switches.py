@@ -39,10 +39,9 @@ def active_sweeps() -> None:
 
 def newton_groups() -> None:
     """Single and pairwise steps in large groups, too, without Newton steps."""
-    from distdual.solver import active_set, group_step
+    from distdual.solver import active_set
 
     replace(active_set, "LARGE", NEVER)
-    replace(group_step, "LARGE", NEVER)
 
 
 def averaged_weights() -> None:

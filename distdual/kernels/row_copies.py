@@ -62,8 +62,8 @@ def without_zeros(x: DenseRows) -> CsrRows:
 
 def narrowed(values: Floats) -> Values:
     """A copy in single precision if it holds all of them exactly, as it does whole numbers, else in double."""
-    single: Singles = np.empty(len(values), dtype=np.float32)
-    return single if fill_narrowed(values, single) else values.copy()
+    single: Singles = np.empty(values.shape, dtype=np.float32)
+    return single if fill_narrowed(values.reshape(-1), single.reshape(-1)) else values.copy()
 
 
 def lengths_summed(rows: ReferredRows) -> Ints:

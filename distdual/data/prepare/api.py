@@ -192,8 +192,8 @@ def prepare_arrays(
         if lengths is not None:
             raise InputError("the arrays: qid and lengths both say where queries begin; leave one out")
         lengths = lengths_of(qid, "the arrays: qid")
-    own = (margin, lengths, like)  # for which one process must see all rows
-    if not data_spec(kind).ragged and own == (None,) * 3 and takes_partitions(x, (y, cost), chosen):
+    one_process = any(each is not None for each in (margin, lengths, like))  # which must see all rows
+    if not data_spec(kind).ragged and not one_process and takes_partitions(x, (y, cost), chosen):
         return write_partitions(x, y, cost, place, chosen)
     if data_spec(kind).ragged or lengths is not None:
         if margin is not None:

@@ -100,7 +100,7 @@ def test_targets_and_unit_rows(tmp_path: Path) -> None:
 
 def test_a_data_set_is_replaced(tmp_path: Path) -> None:
     written(tmp_path / "data", 100)
-    with pytest.raises(InputError, match="already holds something"):
+    with pytest.raises(InputError, match="is not empty"):
         written(tmp_path / "data", 50)
     written(tmp_path / "data", 100, MADE.x[:200], LABELS[:200], overwrite=True)
     check_holds(tmp_path / "data", MADE.x[:200], LABELS[:200])

@@ -176,7 +176,7 @@ def test_keys_move_to_the_path_that_is_imputed():
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        ([0, 0, 1], "two sub-states a token"),
+        ([0, 0, 1], "two sub-states per token"),
         ([0, 0, 1, 4], "beyond the 4"),
         ([0, 0, -1, 1], "beyond the 4"),
         ([1, 1, 0, 2], "sequence 30 has other latent values"),

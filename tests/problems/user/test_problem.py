@@ -183,8 +183,8 @@ def test_a_changed_module_replaces_the_one_that_workers_have(data, tmp_path, mon
         monkeypatch.syspath_prepend(tmp_path)
         for scale in (1.0, 2.0):
             source = (
-                "from tests.problems.mine import PlainMulticlass\nclass Sent(PlainMulticlass):\n"
-                f"    def loss(self, y_true, y):\n        return {scale} * super().loss(y_true, y)\n"
+                "from dataclasses import dataclass\nfrom tests.problems.mine import PlainMulticlass\n"
+                f"@dataclass(frozen=True, kw_only=True)\nclass Sent(PlainMulticlass):\n    scale: float = {scale}\n"
             )
             (tmp_path / "edited_problem.py").write_text(source)
             sys.modules.pop("edited_problem", None)
