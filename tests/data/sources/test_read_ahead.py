@@ -26,21 +26,21 @@ def test_an_error_follows_the_items_before_it():
 
 
 def test_stopping_early_closes_the_source_and_ends_the_thread():
-    closed = threading.Event()
+    closed, reader = threading.Event(), []
 
     def endless() -> Iterator[int]:
+        reader.append(threading.current_thread())
         try:
             while True:
                 yield 0
         finally:
             closed.set()
 
-    before = threading.active_count()
     items = read_ahead(endless())
     assert next(items) == 0
     items.close()  # type: ignore[attr-defined]
     assert closed.is_set()
-    assert threading.active_count() == before
+    assert not reader[0].is_alive()
 
 
 def test_at_most_so_many_items_wait():
