@@ -1,10 +1,11 @@
 """The price of trust: the share of a pass that checks of stored arrays take, and of a verification that rounding takes.
 
-python -m benchmarks.trust [--repeat 5] [--scale 1.0]
+python -m benchmarks.trust [--repeat 5] [--scale 1.0] [--s3]
 
-One process reads each shard from a local disk and scans it once at random weights, without a dual, which is the
-cheapest pass there is; shards that stay in memory are checked only when they are read. Seconds are those of the
-processor, so that other work of the machine does not count.
+One process reads each shard and scans it once at random weights, without a dual, which is the cheapest pass there is;
+shards that stay in memory are checked only when they are read. They lie on a local disk, in the operating system's
+memory, where reading costs next to nothing, or with --s3 on a SeaweedFS server. Seconds are those of this process on
+the processor, so that other work of the machine does not count, nor that of the server.
 """
 
 import argparse
@@ -25,12 +26,14 @@ from distdual.certificate.rebuild import no_support
 from distdual.data import dataset as datasets
 from distdual.data.dataset import Dataset, open_dataset
 from distdual.data.prepare.api import prepare_arrays
+from distdual.data.storage import chunks
 from distdual.data.storage.location import Location
 from distdual.problems.base import Problem
 from distdual.problems.registry import make_problem
 from distdual.scan.shard_reader import load_shard
+from tests.s3_server import S3Server
 
-BORDER = [(datasets, "check_shard_arrays"), (datasets, "check_norm")]
+BORDER = [(datasets, "check_shard_arrays"), (datasets, "check_norm"), (chunks, "count_falls")]
 ROUNDING = [(verification, name) for name in ("norm_bound", "loss_error", "enclosed_product", "sum_of")]
 
 
@@ -102,25 +105,46 @@ def share(
     return statistics.median(shares), statistics.median(seconds)
 
 
+@contextmanager
+def places(*, s3: bool) -> Iterator[Callable[[str], Location]]:
+    """Where data sets are made: a temporary folder, or a bucket of a server of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        if not s3:
+            yield lambda name: Location(str(Path(folder) / name))
+            return
+        server = S3Server(Path(folder))
+        try:
+            server.start()
+            yield lambda name: Location(server.url(name), server.storage_options)
+        finally:
+            server.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of examples")
+    parser.add_argument("--s3", action="store_true", help="read from an S3 server on this machine")
     told = parser.parse_args()
-    for name, x, y, options in cases(told.scale):
-        with tempfile.TemporaryDirectory() as folder:
-            kind, place = options.pop("kind"), Path(folder) / "data"
-            prepare_arrays(x, y, place, kind, **options)
-            dataset = open_dataset(Location(str(place)))
-            problem = make_problem(kind, {}, n_features=dataset.layout.n_features, classes=dataset.classes)
-            w = 0.01 * np.random.default_rng(1).normal(size=problem.n_weights)
-            border, scan = share(scanned, BORDER, told.repeat, dataset, problem, w)
-            places = [*ROUNDING, (type(problem), "magnitude")]
-            rounding, verify = share(verified, places, told.repeat, dataset, problem, w)
-            print(
-                f"{name}: checks of stored arrays {100 * border:.2f} % of a pass of {scan:.2f} s, "
-                f"rounding {100 * rounding:.2f} % of a verification of {verify:.2f} s"
-            )
+    with places(s3=told.s3) as place_of:
+        for number, (name, x, y, options) in enumerate(cases(told.scale)):
+            print(f"{name}: {measured(x, y, options, place_of(f'data-{number}'), told.repeat)}", flush=True)
+
+
+def measured(x: Any, y: Any, options: dict[str, Any], place: Location, repeat: int) -> str:
+    kind = options.pop("kind")
+    storage = {"storage_options": place.storage_options} if place.remote else {}
+    prepare_arrays(x, y, place.url, kind, **options, **storage)
+    dataset = open_dataset(place)
+    problem = make_problem(kind, {}, n_features=dataset.layout.n_features, classes=dataset.classes)
+    w = 0.01 * np.random.default_rng(1).normal(size=problem.n_weights)
+    border, scan = share(scanned, BORDER, repeat, dataset, problem, w)
+    watched = [*ROUNDING, (type(problem), "magnitude")]
+    rounding, verify = share(verified, watched, repeat, dataset, problem, w)
+    return (
+        f"checks of stored arrays {100 * border:.2f} % of a pass of {scan:.2f} s, "
+        f"rounding {100 * rounding:.2f} % of a verification of {verify:.2f} s"
+    )
 
 
 if __name__ == "__main__":

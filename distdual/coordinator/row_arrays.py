@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distdual.data.shard_checks import are_columns
+from distdual.data.shard_checks import are_columns, count_falls
 from distdual.errors import InputError
 from distdual.kernels.rows import CsrRows, DenseRows, Features, OuterRows, Rows
 from distdual.schema import array, below, rising
@@ -74,6 +74,6 @@ def check_matrix(arrays: Arrays, n: int | None, width: int) -> int:
     rising("indptr", indptr, len(values))
     indices = array("indices", arrays["indices"], INDICES, (len(values),))
     below("indices", indices, width)
-    if not are_columns(indptr, indices, width):
+    if not are_columns(indptr, indices, width, count_falls(indices)):
         raise InputError("indices: the columns of a row do not ascend")
     return len(indptr) - 1

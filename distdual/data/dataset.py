@@ -17,9 +17,9 @@ from zarr.core.sync import sync
 from distdual.data.layout import Layout
 from distdual.data.layout_schema import check_tables
 from distdual.data.shard import Read, Runs, Shard, no_features
-from distdual.data.shard_arrays import checksum_of
 from distdual.data.shard_checks import check_norm, check_shard_arrays
-from distdual.data.storage.chunks import Chunks
+from distdual.data.storage.chunks import SPARSE_COLUMNS, Chunks
+from distdual.data.storage.joined_crc import joined_crc
 from distdual.data.storage.location import Location, clear_errors
 from distdual.data.zarr_description import (
     TABLES,
@@ -151,12 +151,14 @@ class Dataset:
         lengths = dict(zip(self.layout.axes, self.lengths[number].tolist(), strict=True))
         chunks = self.chunks.read(number, lengths)
         arrays = {name: chunk.values for name, chunk in chunks.items()}
-        first = self.layout.arrays[0].name  # its checksum is known if it is not compressed
-        intact = checksum_of(arrays, self.layout, chunks[first].crc) == self.checksum[number]
+        crc = joined_crc((chunks[spec.name].crc, arrays[spec.name].nbytes) for spec in self.layout.arrays)
+        intact = crc == self.checksum[number]
         where = f"{self.location}: shard {number}"
         if check and not intact:
             raise InputError(f"{where} is not what was prepared: its checksum differs; prepare it again")
-        largest = check_shard_arrays(where, self.layout, arrays, self.largest.get(number) if intact else None)
+        falls = chunks[SPARSE_COLUMNS].falls if SPARSE_COLUMNS in chunks else None
+        largest = self.largest.get(number) if intact else None
+        largest = check_shard_arrays(where, self.layout, arrays, largest, falls)
         if intact:
             self.largest[number] = largest
         if check:

@@ -17,10 +17,10 @@ def shard_arrays(shard: Shard | Block, y: NDArray[Any]) -> dict[str, NDArray[Any
     return {**shard.x.arrays(), **given, **run_arrays(shard.runs)}
 
 
-def checksum_of(arrays: dict[str, NDArray[Any]], layout: Layout, first: int | None = None) -> int:
-    """crc32c over the arrays of a shard, without padding; `first` is that of the first of them, if it is known."""
-    crc = first or 0
-    for spec in layout.arrays[first is not None :]:
+def checksum_of(arrays: dict[str, NDArray[Any]], layout: Layout) -> int:
+    """crc32c over the arrays of a shard, one after another, without padding."""
+    crc = 0
+    for spec in layout.arrays:
         flat = np.ascontiguousarray(arrays[spec.name], dtype=spec.dtype).reshape(-1)
         crc = google_crc32c.extend(crc, flat.view(np.uint8))
     return crc

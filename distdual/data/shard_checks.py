@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from distdual.data.layout import SHAPE, Layout
 from distdual.errors import InputError
-from distdual.kernels.jit import bare_kernel
+from distdual.kernels.jit import bare_kernel, fetch
 from distdual.kernels.rounding import MARGIN, largest_value
 from distdual.kernels.rows import Ints
 from distdual.schema import array, below, rising
@@ -18,13 +18,17 @@ from distdual.schema import array, below, rising
 Arrays = dict[str, NDArray[Any]]
 
 WHILE = 1 << 16  # numbers compared before counts are added up
+ROWS_AHEAD = 32  # rows ahead to prefetch: their first columns are far apart
 MOST_EMPTY = 1 << 40  # a dimension of an array without values
 
 
-def check_shard_arrays(where: str, layout: Layout, arrays: Arrays, largest: float | None = None) -> float:
+def check_shard_arrays(
+    where: str, layout: Layout, arrays: Arrays, largest: float | None = None, falls: int | None = None
+) -> float:
     """Refuse arrays of the right types and lengths whose numbers point outside, or are not finite.
 
-    Returns the largest |feature|, which is searched unless it is known.
+    Returns the largest |feature|, which is searched unless it is known; so are `falls`, the places where columns of
+    sparse rows do not rise.
     """
     for name in layout.columns:
         array(f"{where}, array {name!r}", arrays[name], np.float64, (None,), low=0 if name == "cost" else None)
@@ -42,7 +46,7 @@ def check_shard_arrays(where: str, layout: Layout, arrays: Arrays, largest: floa
         n_rows = len(arrays["indptr"]) - 1 if layout.sparse else len(arrays["x"])
         rising(f"{where}, array 'tokens'", arrays["tokens"], n_rows, least=1)
     if layout.sparse:
-        check_columns(where, arrays["indptr"], arrays["indices"], layout.n_features)
+        check_columns(where, arrays["indptr"], arrays["indices"], layout.n_features, falls)
     if largest is not None:
         return largest
     features = "values" if layout.sparse else "x"
@@ -84,9 +88,9 @@ def place_of_bad(arrays: Arrays, features: str) -> str:
     return f"a feature of row {int(np.searchsorted(arrays['indptr'], at, side='right')) - 1}"
 
 
-def check_columns(where: str, indptr: Ints, indices: NDArray[Any], width: int) -> None:
+def check_columns(where: str, indptr: Ints, indices: NDArray[Any], width: int, falls: int | None = None) -> None:
     """Refuse rows that do not divide the indices, columns beyond the width, and a column that a row names twice."""
-    if are_columns(indptr, indices, width):
+    if are_columns(indptr, indices, width, count_falls(indices) if falls is None else falls):
         return
     rising(f"{where}, array 'indptr'", indptr, len(indices))
     below(f"{where}, array 'indices'", indices, width)
@@ -99,25 +103,27 @@ def check_columns(where: str, indptr: Ints, indices: NDArray[Any], width: int) -
 
 
 @bare_kernel
-def are_columns(indptr: Ints, indices: NDArray[Any], width: int) -> bool:
+def are_columns(indptr: Ints, indices: NDArray[Any], width: int, falls: int) -> bool:
     """Whether rows divide the indices, and each names columns from 0 to width − 1 in ascending order.
 
-    Columns fall where a row begins, and nowhere else: two counts that SIMD finds without looking at rows.
+    Columns may fall where a row begins, and nowhere else: `falls`, all places where they do, is what SIMD counts
+    without looking at rows.
     """
-    n, last, falls = len(indices), 0, 0
+    n, last, starts = len(indices), 0, 0
     if len(indptr) == 0 or indptr[0] != 0 or indptr[-1] != n:
         return False
     for i in range(1, len(indptr)):
+        fetch(indices, indptr[min(i + ROWS_AHEAD, len(indptr) - 1)])
         begin, end = last, indptr[i]
         if begin < end <= n:
             if indices[begin] < 0 or indices[end - 1] >= width:
                 return False
             if begin > 0:
-                falls += indices[begin] <= indices[begin - 1]
+                starts += indices[begin] <= indices[begin - 1]
         elif begin != end:
             return False
         last = end
-    return count_falls(indices) == falls
+    return falls == starts
 
 
 @bare_kernel

@@ -15,6 +15,7 @@ from numcodecs import blosc
 from numpy.typing import NDArray
 
 from distdual.data.layout import ArraySpec, Layout
+from distdual.data.shard_checks import count_falls
 from distdual.data.storage.location import Location
 from distdual.data.storage.object_get import Bytes, Fetch, fetch_from
 from distdual.errors import InputError
@@ -22,6 +23,8 @@ from distdual.errors import InputError
 log = logging.getLogger(__name__)
 
 CRC_BYTES = 4  # bytes of the checksum at the end of a chunk
+SPARSE_COLUMNS = "indices"  # the array of the columns of sparse rows
+SURVEY_BYTES = 1 << 19  # read twice in a row, the second time from the processor's cache
 
 
 class DamagedChunkError(ValueError):
@@ -30,7 +33,8 @@ class DamagedChunkError(ValueError):
 
 class Chunk(NamedTuple):
     values: NDArray[Any]  # without padding
-    crc: int | None  # crc32c of their bytes, where that was found on the way
+    crc: int  # crc32c of their bytes
+    falls: int  # places where columns of sparse rows do not rise; 0 for other arrays
     n_bytes: int  # in the storage
     n_gets: int
 
@@ -78,33 +82,44 @@ class Chunks:
             content, n_gets = self.location.patiently(key, fetch)
             n_bytes, total = n_bytes + len(content), total + n_gets
             try:
-                values, crc = self._decoded(content, spec, length)
+                values, crc, falls = self._decoded(content, spec, length)
                 if last:
                     log.warning("%s: the chunk arrived damaged and was read once more, whole this time", where)
-                return Chunk(values, crc, n_bytes, total)
+                return Chunk(values, crc, falls, n_bytes, total)
             except DamagedChunkError as error:
                 if last:
                     raise InputError(f"{where}: the chunk is damaged ({error}); prepare the data set again") from None
                 log.debug("%s: the chunk is damaged (%s); it is read once more", where, error)
         raise AssertionError
 
-    def _decoded(self, content: Bytes, spec: ArraySpec, length: int) -> tuple[NDArray[Any], int | None]:
-        """The first `length` entries, and their crc32c if it was found on the way to that of the whole chunk."""
+    def _decoded(self, content: Bytes, spec: ArraySpec, length: int) -> tuple[NDArray[Any], int, int]:
+        """The first `length` entries, with what `surveyed` finds."""
         shape = self.layout.chunk_shape(spec)
         dtype = np.dtype(spec.dtype).newbyteorder("<")
         size = int(np.prod(shape)) * dtype.itemsize
         inner = content[:-CRC_BYTES]
-        crc = None
-        if self.compressed[spec.name]:
+        compressed = self.compressed[spec.name]
+        if compressed:
             check_crc(content, google_crc32c.extend(0, inner))
             inner = decompressed(inner, size)
         if len(inner) != size:
             raise DamagedChunkError(f"{len(inner)} bytes, expected {size}")
         used = length * (size // shape[0])
-        if not self.compressed[spec.name]:
-            crc = google_crc32c.extend(0, inner[:used])
+        values = inner[:used].view(dtype)
+        crc, falls = surveyed(values, columns=self.layout.sparse and spec.name == SPARSE_COLUMNS)
+        if not compressed:
             check_crc(content, google_crc32c.extend(crc, inner[used:]))
-        return inner[:used].view(dtype).reshape(length, *shape[1:]), crc
+        return values.reshape(length, *shape[1:]), crc, falls
+
+
+def surveyed(values: NDArray[Any], *, columns: bool) -> tuple[int, int]:
+    """The crc32c of the bytes of `values` and, for columns of rows, the places where they do not rise."""
+    crc, falls, step = 0, 0, SURVEY_BYTES // values.itemsize
+    for begin in range(0, len(values), step):
+        crc = google_crc32c.extend(crc, values[begin : begin + step].view(np.uint8))
+        if columns:
+            falls += count_falls(values[max(begin - 1, 0) : begin + step])
+    return crc, falls
 
 
 def check_crc(content: Bytes, found: int) -> None:
