@@ -136,3 +136,9 @@ def round_trip(problem: Problem) -> Problem:
 
     there: Problem = loads(dumps(problem))
     return there
+
+
+def scheduler_state(client: Any) -> dict[str, Any]:
+    """What the scheduler says of itself and of all workers; `scheduler_info` knows five at most in Dask 2025."""
+    about: dict[str, Any] = client.sync(client.scheduler.identity)
+    return about

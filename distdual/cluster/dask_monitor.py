@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from distdual.cluster.dask_client import scheduler_state
 from distdual.cluster.liveness import SignsOfLife
 from distdual.cluster.same_sources import check_sources, differs, is_same, sources
 from distdual.config import ClusterConfig
@@ -32,7 +33,7 @@ class Attended:
         self.watch = SignsOfLife(limits, answered=now, manned=now, progress=now)
         self.looking: Future[Any] | None = None
         self.looked = self.called = now
-        about = client.scheduler_info(n_workers=-1)
+        about = scheduler_state(client)
         self.scheduler: str = about["id"]
         self.workers: dict[str, Any] = about["workers"]
         self.watch.look(now, heartbeats(self.workers))
@@ -101,7 +102,7 @@ class Attended:
         self.watch.check(now)
 
     async def _identity(self) -> Any:
-        return await self.client.scheduler.identity(n_workers=-1)
+        return await self.client.scheduler.identity()
 
     def _see(self, now: float, about: dict[str, Any]) -> None:
         if about["id"] != self.scheduler:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distdual.cluster.dask_client import reach
+from distdual.cluster.dask_client import reach, scheduler_state
 from distdual.cluster.resources import Resources, of_local, of_threads, of_workers
 from distdual.config import Config
 from distdual.coordinator.auto_slack import choice_of, group_bytes
@@ -123,7 +123,7 @@ def resources(config: Config) -> Iterator[Resources]:
     """Where scans would run; asks a running scheduler for its workers, and starts none."""
     if config.cluster.scheduler:
         with reach(config.cluster) as client:
-            yield of_workers(client.scheduler_info(n_workers=-1)["workers"])
+            yield of_workers(scheduler_state(client)["workers"])
     elif config.cluster.local:
         yield of_local(config.cluster.local)
     else:
