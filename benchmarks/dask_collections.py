@@ -120,7 +120,8 @@ def measure(client: Client, n_parts: int, folder: Path, *, kill: bool) -> dict[s
     if kill:
         with growth() as survived:
             again = distdual.SVC(C, client=client, callbacks=[killer(client)]).fit(x, y)
-        found |= {"killed_seconds": survived.seconds, "killed_certified": again.certificate_["certified"]}
+        found |= {"killed_seconds": survived.seconds, "killed_client_mb": survived.megabytes}
+        found["killed_certified"] = again.certificate_["certified"]
         found["killed_same_weights"] = bool(np.array_equal(model.coef_, again.coef_))
     return found
 

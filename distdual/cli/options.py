@@ -128,4 +128,6 @@ def advice(certificate: dict[str, Any]) -> str:
         return f"the bounds hold; {go_on}"
     if cause == "one-pass":
         return f"solver.schedule=slope makes more passes; {go_on}"
+    if cause == "validation":
+        return f"the model is the best proven so far; eval.patience=0 trains to the gap; {go_on}"
     return f"raise solver.{cause} or solver.gap; scaled features and a smaller C need fewer passes; {go_on}"

@@ -15,6 +15,7 @@ from distdual.data.training_data import TrainingData
 from distdual.errors import InputError
 from distdual.kernels.rows import Ints
 from distdual.problems.base import Problem
+from distdual.report.number_format import size
 from distdual.scan.scan import loaded_bytes
 from distdual.scan.slack import EXAMPLE, Slack
 
@@ -60,9 +61,7 @@ def choose(configured: str, sizes: Ints, nbytes: int, n_weights: int, oracle_wor
     example = nbytes / n
     most = n * (example + CONSTRAINT_BYTES)
     if most <= room:
-        return Choice(
-            EXAMPLE, f"slack example: constraints of all examples take at most {most:.3g} of {room:.3g} bytes"
-        )
+        return Choice(EXAMPLE, f"slack example: constraints of all examples take at most {size(most)} of {size(room)}")
     if oracle_work >= EXPENSIVE_ORACLE:
         return Choice(
             EXAMPLE, f"slack example, merged if memory runs short: an oracle call costs {oracle_work:g} steps"
@@ -73,8 +72,8 @@ def choose(configured: str, sizes: Ints, nbytes: int, n_weights: int, oracle_wor
     need = group_bytes(slack, sizes, example, n_weights)
     return Choice(
         slack,
-        f"slack {slack}: constraints of all examples could take {most:.3g} of {room:.3g} bytes, "
-        f"one constraint a group takes at most {need:.3g}",
+        f"slack {slack}: constraints of all examples could take {size(most)} of {size(room)}, "
+        f"one constraint a group takes at most {size(need)}",
     )
 
 

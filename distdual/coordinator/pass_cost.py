@@ -11,6 +11,7 @@ from distdual.config import SolverConfig
 from distdual.data.storage.location import Location
 from distdual.data.training_data import TrainingData
 from distdual.problems.base import Problem
+from distdual.report.number_format import size
 from distdual.scan.scan import loaded_bytes
 
 MOST_VISITS = 4  # oracle calls for an example each time it is read; more find little that is new
@@ -47,5 +48,4 @@ def is_streamed(config: SolverConfig, dataset: TrainingData, nbytes: int) -> tup
         return False, "or read during the ascent"
     if isinstance(dataset.location, Location) and dataset.location.remote:
         return True, "as they are on remote storage"
-    size = f"{nbytes:.3g} bytes against {IN_MEMORY:.3g}"
-    return nbytes > IN_MEMORY, f"as they take {size}"
+    return nbytes > IN_MEMORY, f"as they take {size(nbytes)} against {size(IN_MEMORY)}"

@@ -2,15 +2,19 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from distdual.coordinator.run_state import RunState
 from distdual.coordinator.scanner import Scanner
 from distdual.coordinator.slack_partition import SlackPartition
+from distdual.kernels.compile_cache import watch as compilations
+from distdual.report.number_format import duration
 from distdual.report.round_log import Round
 from distdual.solver.solver import Solver
 
 log = logging.getLogger(__name__)
+
+LEAST_COMPILATION = 1.0  # seconds that are worth a word
 
 
 @dataclass(slots=True)
@@ -22,6 +26,7 @@ class Recorder:
     partition: SlackPartition
     scanner: Scanner
     watch: Callable[[Round], None]
+    compiled: float = field(default_factory=lambda: compilations.seconds)  # seconds told so far
 
     def record(self, n_shards: int, *, certify: bool) -> None:
         """Write a line about a round that scanned `n_shards` shards."""
@@ -73,10 +78,18 @@ class Recorder:
             solver.n_support,
             state.totals.as_dict(),
             str(self.partition.slack),
-            [*self.partition.take_events(), *self._faults()],
+            [*self._compilations(), *self.partition.take_events(), *self._faults()],
             since.staleness,
             since.workers,
         )
+
+    def _compilations(self) -> list[str]:
+        """What this process compiled since it was last told, which explains a slow first pass."""
+        spent = compilations.seconds - self.compiled
+        if spent < LEAST_COMPILATION:
+            return []
+        self.compiled += spent
+        return [f"kernels were compiled for {duration(spent)}, once per installation"]
 
     def _faults(self) -> list[str]:
         """Faults on the cluster since the last line, all of them recovered."""

@@ -11,6 +11,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,7 @@ class CompilationListener(event.Listener):
 
     def __init__(self) -> None:
         self.depth = 0
+        self.began = self.seconds = 0.0  # of the outermost compilations so far
         self.logged = False
         self.told: list[Callable[[bool], None]] = []
 
@@ -82,12 +84,14 @@ class CompilationListener(event.Listener):
             if not self.logged:
                 log.info(NOTICE)
                 self.logged = True
+            self.began = time.monotonic()
             self.tell(True)
 
     def on_end(self, event: Any) -> None:
         if is_own_kernel(event):
             self.depth -= 1
             if self.depth == 0:
+                self.seconds += time.monotonic() - self.began
                 self.tell(False)
 
     def tell(self, compiling: bool) -> None:

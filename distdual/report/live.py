@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from distdual.errors import InputError
+from distdual.kernels.compile_cache import NOTICE, on_compile
 from distdual.report.log_reader import Line, condensed
 from distdual.report.page import RunView, content, page, title
 from distdual.report.price import Price
@@ -49,6 +50,8 @@ class Dashboard:
         self.about: About | None = None
         self.certificate: Mapping[str, Any] | None = None
         self.running, self.failure = True, ""
+        self.doing = ""  # what keeps a running run from its rounds
+        self.compiling = contextlib.ExitStack()
         self.news = threading.Condition()
         self.version = 0  # number of changes so far
         self.streams = 0  # open pages
@@ -65,11 +68,13 @@ class Dashboard:
 
     def __enter__(self) -> "Dashboard":
         threading.Thread(target=self.server.serve_forever, args=(0.1,), name="dashboard", daemon=True).start()
+        self.compiling.enter_context(on_compile(self.show_compiling))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.compiling.close()
         with self.news:
             self.running = False
             if self.certificate is None:
@@ -96,6 +101,11 @@ class Dashboard:
             self.certificate = certificate
             self._changed()
 
+    def show_compiling(self, compiling: bool) -> None:
+        with self.news:
+            self.doing = NOTICE if compiling else ""
+            self._changed()
+
     def _changed(self) -> None:
         self.version += 1
         self.news.notify_all()
@@ -110,7 +120,7 @@ class Dashboard:
             lines = list(self.lines)
             state = (self.certificate, target, self.running, self.failure)
             trained = self.about.trained if self.about else ""
-            return self.version, RunView(lines, name, *state, dask, self.price, trained=trained)
+            return self.version, RunView(lines, name, *state, dask, self.price, trained=trained, doing=self.doing)
 
     def draw(self) -> Drawn:
         """Render the current state, once for all open pages."""

@@ -76,6 +76,7 @@ class RunView(NamedTuple):
     weights: Sequence[Weight] = ()  # the largest, of a linear model
     weights_of: str = ""  # what their features are
     trained: str = ""  # what is trained: problem, C, data set and its size
+    doing: str = ""  # what keeps a running run from its rounds
 
 
 def page(run: RunView) -> str:
@@ -136,7 +137,7 @@ def state(run: RunView) -> tuple[str, str]:
         return "bad", f"not certified: {reason}" if reason else "not certified"
     if run.failure:
         return "bad", f"ended without a certificate: {run.failure}"
-    return ("now", "running") if run.running else ("", "")
+    return ("now", run.doing or "running") if run.running else ("", "")
 
 
 def tiles(run: RunView) -> str:
@@ -153,7 +154,7 @@ def tiles(run: RunView) -> str:
         tile("proven gap", "none" if gap is None else f"{gap:.2e}", f"target {target:.1e}" if target else ""),
         tile("passes", f"{totals['passes']:,}", more or f"{totals['rounds']:,} rounds"),
         tile("time", clock(at[-1]), left),
-        tile("examples / second", short(round(rate)), f"{short(totals['oracle_calls'])} in total"),
+        tile("examples / s", short(round(rate)), f"{short(totals['oracle_calls'])} in total"),
         tile("cache", short(last["cache_rows"]), f"{short(last['support'])} support"),
     ]
     if n_workers := recent_workers(at, [line.get("workers", {}) for line in run.lines]):
@@ -195,7 +196,7 @@ def pictures(run: RunView) -> str:
     when = sorted({second for second, _ in events(lines)})
     drawn = [
         chart("Bounds closing over time", "seconds", at, marks=when),
-        chart("Bounds closing over passes", "passes", passes(lines)),
+        chart("Bounds closing over passes", "passes", passes(lines), whole=True),
         line_chart("Cache and support", "seconds", at, [cache, support], note="constraints", marks=when),
         evaluations(lines),
         *over_time(lines),

@@ -12,6 +12,7 @@ from typing import IO, Any, NamedTuple, Protocol
 
 from distdual.errors import InputError
 from distdual.json_floats import finite_values
+from distdual.report.number_format import counted
 from distdual.report.round_log import Round
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ def trained_words(
 ) -> str:
     """The problem, C, the data set and its size, as far as they are known."""
     counts = [f"{n:,}" for n in (n_examples, n_features) if isinstance(n, int) and n > 0]
-    shards = f"in {n_shards:,} shards" if isinstance(n_shards, int) else ""
+    shards = f"in {counted(n_shards, 'shard')}" if isinstance(n_shards, int) else ""
     found = [
         str(kind) if kind else "",
         f"C = {C:g}" if isinstance(C, int | float) else "",

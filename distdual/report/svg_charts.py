@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from distdual.report.number_format import format_number, power
+from distdual.report.number_format import format_number, power, short
 
 WIDTH, HEIGHT = 360, 250
 LEFT, RIGHT, TOP, BOTTOM = 50, 346, 34, 206
@@ -44,10 +44,10 @@ class TargetLine(NamedTuple):
     value: float
 
 
-def linear_axis(high: float, low: float = 0.0) -> Scale:
+def linear_axis(high: float, low: float = 0.0, least_step: float = 0.0) -> Scale:
     """An axis with about four round ticks, from 0 unless all values are far from it."""
     low = low if low > high / 2 else 0.0
-    rough = (high - low if high > low else high or 1.0) / 4
+    rough = max(least_step, (high - low if high > low else high or 1.0) / 4)
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * (1 - 1e-9))
     first = math.floor(low / step + 1e-9)
@@ -76,18 +76,19 @@ def line_chart(
     rule: TargetLine | None = None,
     marks: Sequence[float] = (),
     zoom: bool = False,
+    whole: bool = False,
     value_format: Callable[[float], str] = format_number,
 ) -> str:
     """Lines over x, one per series, with breaks before the indices `cuts` and at None.
 
-    `zoom` lets the vertical axis begin near the smallest value. `marks` are the x values of events; `value_format`
-    formats values in tooltips.
+    `zoom` lets the vertical axis begin near the smallest value, and `whole` labels only whole numbers of x. `marks` are
+    the x values of events; `value_format` formats values in tooltips.
     """
     known = [value for each in series for value in each.y if value is not None]
     if not known:
         return empty(title, "no proven values to draw yet")
     values = [*known, rule.value] if rule else known
-    across = fitted(linear_axis(max(x), min(x)), max(x))
+    across = fitted(linear_axis(max(x), min(x), 1.0 if whole else 0.0), max(x))
     up = log_axis(values) if log else linear_axis(max(values), min(values) if zoom else 0.0)
     drawn = [axes(across, up), *(mark(across, at) for at in marks), ruled(rule, up)]
     drawn += [line(each, x, cuts, across, up) for each in series]
@@ -180,7 +181,7 @@ def tooltip_attributes(positions: Sequence[float], tips: Sequence[str]) -> str:
 
 def axes(across: Scale, up: Scale) -> str:
     marks = "".join(
-        svg_text(position(across.at(tick), LEFT, RIGHT), BOTTOM + 17, format_number(tick)) for tick in across.ticks
+        svg_text(position(across.at(tick), LEFT, RIGHT), BOTTOM + 17, tick_text(tick)) for tick in across.ticks
     )
     return vertical(up) + marks
 
@@ -190,8 +191,13 @@ def vertical(up: Scale) -> str:
     for tick in up.ticks:
         y = position(up.at(tick), BOTTOM, TOP)
         drawn.append(f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        drawn.append(svg_text(LEFT - 5, y + 3.5, power(tick) if up.log else format_number(tick), "end"))
+        drawn.append(svg_text(LEFT - 5, y + 3.5, power(tick) if up.log else tick_text(tick), "end"))
     return "".join(drawn)
+
+
+def tick_text(tick: float) -> str:
+    """All digits of a tick, since rounded ticks look uneven."""
+    return short(round(tick)) if tick >= 1000 else f"{tick:.6g}"
 
 
 def ruled(rule: TargetLine | None, up: Scale) -> str:

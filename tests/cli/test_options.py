@@ -12,6 +12,7 @@ from distdual.coordinator.schedule import Cause
         (Cause.INTERRUPTED, "the bounds hold; solver.start=m continues"),
         (Cause.ONE_PASS, "solver.schedule=slope makes more passes"),
         (Cause.MAX_PASSES, "raise solver.max_passes or solver.gap"),
+        (Cause.VALIDATION, "the model is the best proven so far; eval.patience=0 trains to the gap"),
         (Cause.CONTRADICTION, "correct what the sentence above names"),
         (Cause.MAX_SECONDS, "raise solver.max_seconds or solver.gap"),
     ],

@@ -12,6 +12,7 @@ from distdual.config import EvalConfig, from_table
 from distdual.coordinator.evaluation import last_scored, too_patient
 from distdual.data.prepare.api import prepare_arrays
 from distdual.errors import InputError
+from distdual.kernels.compile_cache import watch
 from distdual.report.log_reader import read_log
 from distdual.report.page import RunView, page
 from distdual.report.round_log import Round
@@ -84,6 +85,17 @@ class TestRun:
         assert certificate["stopped_by"] == "validation"
         assert not certificate["certified"]
         assert "the validation score accuracy has not improved for 1 evaluation" in certificate["reason"]
+
+    def test_compilation_is_an_event(self, tmp_path: Path) -> None:
+        def compile_slowly(_: Round) -> None:
+            if not told:
+                watch.seconds += 62.0
+            told.append(True)
+
+        told: list[bool] = []
+        history = distdual.train(from_table(config(tmp_path)), watch=compile_slowly).history
+        said = [event for line in history[1:] for event in line.events if "compiled" in event]
+        assert said == ["kernels were compiled for 1:02 min, once per installation"]
 
     def test_an_asynchronous_run_on_a_cluster(self, tmp_path: Path) -> None:
         table = config(tmp_path)

@@ -29,10 +29,10 @@ class Data:
 @pytest.mark.parametrize(
     ("data", "stream", "why"),
     [
-        (Data(), "no", "kept in memory, as they take 1e+06 bytes against 2.15e+09"),
-        (Data(nbytes=10**10), "yes", "streamed from storage, as they take 1e+10 bytes against 2.15e+09"),
+        (Data(), "no", "kept in memory, as they take 1 MB against 2.15 GB"),
+        (Data(nbytes=10**10), "yes", "streamed from storage, as they take 10 GB against 2.15 GB"),
         (Data(location=Location("s3://bucket/data")), "yes", "streamed from storage, as they are on remote storage"),
-        (Data(location="the arrays"), "no", "kept in memory, as they take 1e+06 bytes against 2.15e+09"),
+        (Data(location="the arrays"), "no", "kept in memory, as they take 1 MB against 2.15 GB"),
     ],
 )
 def test_the_place_and_the_size_of_the_data_decide_unless_the_config_does(data, stream, why):
@@ -47,7 +47,7 @@ def test_the_place_and_the_size_of_the_data_decide_unless_the_config_does(data, 
 def test_mapped_features_count_with_the_size_they_have_in_memory():
     feature_map = fourier_map(KernelFunction(kind="rbf", gamma=1.0), 3, 1000, seed=0)
     cost = declared_cost(SolverConfig(), Data(), mapped(BINARY, feature_map))
-    assert "streamed from storage, as they take 4e+09 bytes" in cost.why
+    assert "streamed from storage, as they take 4 GB" in cost.why
     assert cost.streamed_bytes == 10**6
 
 

@@ -15,6 +15,7 @@ import pytest
 import distdual
 from distdual.data.prepare.api import prepare_arrays
 from distdual.errors import InputError, Suspended
+from distdual.kernels.compile_cache import NOTICE, watch
 from distdual.report.live import MOST_LINES, Dashboard, host_and_port
 from distdual.report.log_reader import staleness
 from distdual.report.round_log import Round
@@ -105,6 +106,16 @@ def test_a_page_receives_updates_and_the_final_state() -> None:
     assert received[1][1]["title"].startswith("gap 1.6e-03")
     assert ">certified<" in received[-1][1]["content"]
     assert "is gone; its 2 scans run elsewhere" in received[-1][1]["content"]
+
+
+def test_the_page_says_that_kernels_are_being_compiled() -> None:
+    with Dashboard("0") as dashboard:
+        watch.tell(True)
+        assert f">{NOTICE}<" in get(dashboard.url)
+        watch.tell(False)
+        assert ">running<" in get(dashboard.url)
+    watch.tell(True)
+    assert NOTICE not in dashboard.draw().payload
 
 
 def test_a_page_that_does_not_read_delays_nothing() -> None:
