@@ -3,11 +3,13 @@
     python -m benchmarks.imbalanced DATA_FOLDER [--repeat 3] [--pairs 2000000] [--workers] [--json FILE]
 
 Class 4 of covtype, 0.5 % of the rows, against the rest. Each side chooses its C by the AUC, or F1, on a tenth of the
-training rows, then trains on all of them; figures are of the test rows. The third solver gets the differences of
-sampled pairs of a positive and a negative, at the same C, and stops at scikit-learn's tolerance. Times of this process,
-with two threads where the solver has any, are medians of interleaved runs from arrays to weights.
+training rows, then trains on all of them; figures are of the test rows. F1 is also given with the threshold that is
+best on the tenth. The third solver gets the differences of sampled pairs of a positive and a negative, at the same C,
+and stops at scikit-learn's tolerance. Times of this process, with two threads where the solver has any, are medians of
+interleaved runs from arrays to weights.
 
---workers measures instead what one and two worker processes take for the scans of a pass of AUC.
+--workers measures instead what one and two worker processes take for the phases of a pass of AUC, of ten copies of the
+negatives: the fastest of all passes, which other work on the machine disturbs least.
 """
 
 import argparse
@@ -18,11 +20,12 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.metrics import f1_score, precision_recall_curve, roc_auc_score
 from sklearn.svm import LinearSVC
 
 from benchmarks.datasets.covtype import parts
@@ -40,19 +43,11 @@ from distdual.problems.multivariate.problem import Multivariate
 
 RARE = 4  # the class
 GAP = 1e-2
-OURS = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)  # choices of C
-THEIRS = (1e-5, 1e-4, 1e-3, 1e-2)
-COPIES = 4  # of the training rows, for scans that take longer than Dask takes for a task
-PASSES = 8
-
-
-class Rows(NamedTuple):
-    x: Any
-    y: Any  # True for the rare class
-
-    def scored(self, w: Any, bias: float) -> dict[str, float]:
-        scores = self.x @ w + bias
-        return {"auc": float(roc_auc_score(self.y, scores)), "f1": float(f1_score(self.y, scores > 0))}
+OURS = {"auc": (1e-4, 1e-3, 1e-2, 1e-1, 1.0), "f1": (0.1, 1.0, 10.0, 100.0, 1000.0)}  # choices of C
+THEIRS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+COPIES = 10  # of the negatives, for scans that take longer than Dask takes for a task
+PASSES = 8  # for each number of workers, each time
+MOST_PASSES = 1000
 
 
 class Fitted(NamedTuple):
@@ -62,7 +57,34 @@ class Fitted(NamedTuple):
     more: dict[str, Any]
 
 
+class Rows(NamedTuple):
+    x: Any
+    y: Any  # True for the rare class
+
+    def scored(self, fitted: Fitted, threshold: float | None = None) -> dict[str, float]:
+        """The AUC; F1 as it is; and with another threshold, by default the best for these rows."""
+        scores = self.scores(fitted)
+        moved = scores > (self.best_threshold(fitted) if threshold is None else threshold)
+        f1 = {"f1": f1_score(self.y, scores > 0), "f1, threshold moved": f1_score(self.y, moved)}
+        return {"auc": float(roc_auc_score(self.y, scores)), **{name: float(value) for name, value in f1.items()}}
+
+    def scores(self, fitted: Fitted) -> Any:
+        return self.x @ fitted.w + fitted.bias
+
+    def best_threshold(self, fitted: Fitted) -> float:
+        precision, recall, thresholds = precision_recall_curve(self.y, self.scores(fitted))
+        f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-300)
+        at = int(np.argmax(f1[:-1]))
+        return float(np.nextafter(thresholds[at], -np.inf))
+
+
+class Chosen(NamedTuple):
+    C: float
+    threshold: float
+
+
 Fit = Callable[[Rows, float], Fitted]
+Phases = dict[str, list[float]]  # seconds of each phase, by name
 
 
 def main() -> None:
@@ -86,43 +108,50 @@ def compare(train: Rows, test: Rows, repeat: int, n_pairs: int) -> dict[str, Any
     n = len(train.y) * 9 // 10
     fitting, held = Rows(train.x[:n], train.y[:n]), Rows(train.x[n:], train.y[n:])
     found: dict[str, Any] = {"rows": len(train.y), "positives": int(train.y.sum())}
+    theirs = sweep(balanced, THEIRS, fitting)
     for loss in ("auc", "f1"):
-        fits: dict[str, tuple[Fit, float]] = {
-            "distdual": (ours := fit_of(loss), C := best_of(OURS, loss, ours, fitting, held)),
-            "LinearSVC, balanced": (balanced, best_of(THEIRS, loss, balanced, fitting, held)),
-        }
+        ours = fit_of(loss)
+        chosen = best_of(loss, sweep(ours, OURS[loss], fitting), held)
+        fits = {"distdual": (ours, chosen), "LinearSVC, balanced": (balanced, best_of(loss, theirs, held))}
         if loss == "auc":
-            fits[f"LinearSVC, {n_pairs:,} pairs"] = (lambda rows, C: sampled(rows, C, n_pairs), C)
+            fits[f"LinearSVC, {n_pairs:,} pairs"] = (lambda rows, C: sampled(rows, C, n_pairs), chosen)
         found[loss] = measured(fits, train, test, repeat)
     return found
 
 
-def measured(fits: dict[str, tuple[Fit, float]], train: Rows, test: Rows, repeat: int) -> dict[str, Any]:
+def sweep(fit: Fit, choices: tuple[float, ...], fitting: Rows) -> dict[float, Fitted]:
+    found = {}
+    for C in choices:
+        found[C] = fit(fitting, C)
+        print(f"{fit.__name__}, C = {C:g}: {found[C].seconds:.1f} s {found[C].more}", file=sys.stderr, flush=True)
+    return found
+
+
+def best_of(loss: str, fitted: dict[float, Fitted], held: Rows) -> Chosen:
+    """The C with the best AUC or F1 on rows that are held out, and the threshold with the best F1 there."""
+
+    def score(C: float) -> float:
+        found = held.scored(fitted[C])
+        print(f"C = {C:g}: {found} on rows held out", file=sys.stderr, flush=True)
+        return max(found["f1"], found["f1, threshold moved"]) if loss == "f1" else found["auc"]
+
+    best = max(fitted, key=score)
+    return Chosen(best, held.best_threshold(fitted[best]))
+
+
+def measured(fits: dict[str, tuple[Fit, Chosen]], train: Rows, test: Rows, repeat: int) -> dict[str, Any]:
     runs: dict[str, list[Fitted]] = {name: [] for name in fits}
     for _ in range(repeat):
-        for name, (fit, C) in fits.items():
-            runs[name].append(fit(train, C))
+        for name, (fit, chosen) in fits.items():
+            runs[name].append(fit(train, chosen.C))
     own = statistics.median(run.seconds for run in runs["distdual"])
     found = {}
     for name, done in runs.items():
         seconds = statistics.median(run.seconds for run in done)
-        last = done[-1]
-        figures = {"C": fits[name][1], "seconds": round(seconds, 3), "ours / its seconds": round(own / seconds, 3)}
-        found[name] = {**figures, **test.scored(last.w, last.bias), **last.more}
+        last, chosen = done[-1], fits[name][1]
+        figures = {"C": chosen.C, "seconds": round(seconds, 3), "ours / its seconds": round(own / seconds, 3)}
+        found[name] = {**figures, **test.scored(last, chosen.threshold), **last.more}
     return found
-
-
-def best_of(choices: tuple[float, ...], loss: str, fit: Fit, fitting: Rows, held: Rows) -> float:
-    """The C with the best AUC or F1 on rows that are held out."""
-
-    def score(C: float) -> float:
-        fitted = fit(fitting, C)
-        found = held.scored(fitted.w, fitted.bias)[loss]
-        told = f"{loss} {found:.5f} on rows held out, {fitted.seconds:.1f} s {fitted.more or ''}"
-        print(f"{fit.__name__}, C = {C:g}: {told}", file=sys.stderr, flush=True)
-        return found
-
-    return max(choices, key=score)
 
 
 def fit_of(loss: str) -> Fit:
@@ -133,7 +162,7 @@ def fit_of(loss: str) -> Fit:
         problem = Multivariate(n_features=rows.x.shape[1], classes=("-1", "1"), loss=loss, bias=bias)
         executor = InlineExecutor(data, problem)
         try:
-            outcome = WholeTrainer(problem, data, executor, SolverConfig(C=C, gap=GAP)).run()
+            outcome = WholeTrainer(problem, data, executor, SolverConfig(C=C, gap=GAP, max_passes=MOST_PASSES)).run()
         finally:
             executor.close()
         seconds = time.perf_counter() - begin
@@ -161,28 +190,44 @@ def sampled(rows: Rows, C: float, n_pairs: int) -> Fitted:
 
 
 def scan_seconds(train: Rows, repeat: int) -> dict[str, Any]:
-    """Seconds of the oracle of a pass, which scans for pairs at several weights, by the number of workers."""
-    problem = Multivariate(n_features=train.x.shape[1], classes=("-1", "1"))
-    weights = np.random.default_rng(0).normal(size=(4, problem.n_weights)) / 20
-    taken: dict[int, list[float]] = {1: [], 2: []}
+    """The fastest of each phase of a pass of AUC, which looks at several weights, by the number of workers."""
+    taken: dict[int, Phases] = {1: {}, 2: {}}
     with tempfile.TemporaryDirectory(prefix="distdual-imbalanced-") as scratch:
         place = Location(str(Path(scratch) / "data"))
-        x, y = np.tile(train.x, (COPIES, 1)), np.tile(np.where(train.y, 1, -1), COPIES)
-        prepare_arrays(x, y, place, "multivariate", shard_bytes=8 << 20)
+        negatives = np.tile(np.flatnonzero(~train.y), COPIES - 1)
+        x = np.concatenate([train.x, train.x[negatives]])
+        y = np.concatenate([train.y, train.y[negatives]])
+        prepare_arrays(x, np.where(y, 1, -1), place, "multivariate", shuffle=0)
         data = open_dataset(place)
         for _ in range(repeat):
-            for workers, seconds in taken.items():
-                with connect(ClusterConfig(local=LocalCluster(workers=workers, threads=1))) as client:
-                    executor = DaskExecutor(client, data, problem)
-                    oracle = oracle_of(problem)(executor, problem, data.n_shards, lambda t: executor.publish(0, t))  # noqa: B023
-                    for k in range(PASSES + 1):
-                        begin = time.perf_counter()
-                        oracle.find(weights + 0.01 * k).rows()
-                        if k:  # shards are read in the first
-                            seconds.append(time.perf_counter() - begin)
-                    executor.close()
-    one, two = (statistics.median(seconds) for seconds in taken.values())
-    return {"rows": len(y), "one worker, s": one, "two workers, s": two, "ratio": one / two}
+            for workers, phases in taken.items():
+                add_passes(data, workers, phases)
+    found = {f"{n} workers, s": {name: min(seconds) for name, seconds in own.items()} for n, own in taken.items()}
+    one, two = (sum(fastest.values()) for fastest in found.values())
+    return {"rows": len(y), "positives": int(y.sum()), "shards": data.n_shards, **found, "ratio": one / two}
+
+
+def add_passes(data: Any, workers: int, phases: Phases) -> None:
+    """Measure passes; the first does not count, as it reads the shards."""
+    problem = Multivariate(n_features=data.n_features, classes=("-1", "1"))
+    weights = np.random.default_rng(0).normal(size=(4, problem.n_weights)) / 20
+    with connect(ClusterConfig(local=LocalCluster(workers=workers, threads=1))) as client:
+        executor = TimedExecutor(client, data, problem)
+        oracle = oracle_of(problem)(executor, problem, data.n_shards, partial(executor.publish, 0))
+        for k in range(PASSES + 1):
+            executor.phases = phases if k else {}
+            oracle.find(weights + 0.01 * k).rows()
+        executor.close()
+
+
+class TimedExecutor(DaskExecutor):
+    phases: Phases
+
+    def map_shards(self, function: Any, *arguments: Any, **options: Any) -> Any:
+        begin = time.perf_counter()
+        found = list(super().map_shards(function, *arguments, **options))
+        self.phases.setdefault(function.__name__, []).append(time.perf_counter() - begin)
+        return iter(found)
 
 
 if __name__ == "__main__":

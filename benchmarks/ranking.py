@@ -29,7 +29,7 @@ from distdual.problems.ranking.measures import ranking_sums
 
 WIDTH, MEAN, SPREAD = 136, 50, 30  # features; documents of a query, and by how many they differ from that
 SHARES = (0.5, 0.25, 0.13, 0.08, 0.04)  # of documents, by grade
-CHOICES = (0.001, 0.01, 0.1)  # of C
+CHOICES = (0.001, 0.01, 0.1, 1.0, 10.0)  # of C
 GAP, MOST_PASSES = 1e-2, 6
 NO_ROOM = "0"  # a worker without a memory limit promises no room, so shards are streamed
 

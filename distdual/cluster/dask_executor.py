@@ -110,6 +110,7 @@ class DaskExecutor:
         self.kept: set[int] = set()  # of a data set that is streamed: shards that stay there for now
         self.seen: set[int] = set()  # shards whose read cost is already reported
         self.seconds = scan_seconds(dataset, problem)  # per scan
+        self.phase_seconds: dict[str, float] = {}  # the same for functions whose shards are kept, by name
 
     @property
     def events(self) -> list[str]:
@@ -163,7 +164,7 @@ class DaskExecutor:
         name, version = function.__name__.replace("_", "-"), self.held.newest
         arguments = list(zip(shards, *parts, strict=True))
         if keep:
-            most = scans_a_task(len(arguments), self.slots, self.seconds)
+            most = scans_a_task(len(arguments), self.slots, self.phase_seconds.get(name, self.seconds))
             some_at_a_time = bundled(arguments, self.bundle, most)
         else:
             one_by_one = isinstance(self.source, Sent)  # the shard travels with its task
@@ -175,7 +176,15 @@ class DaskExecutor:
         flight = PendingTasks()
         self._begin(flight, tasks)
         found = self._in_order(flight, tasks)
-        return map(self._paid_once, shards, found) if keep else found
+        return self._paid(name, shards, found) if keep else found
+
+    def _paid(self, phase: str, shards: Sequence[int], results: Iterator[Any]) -> Iterator[Any]:
+        """Results with costs that are paid once; how long those of a phase take decides how many share a task."""
+        seconds = 0.0
+        for shard, result in zip(shards, results, strict=True):
+            seconds += result.cost.compute_seconds + (0.0 if self._stays(shard) else result.cost.read_seconds)
+            yield self._paid_once(shard, result)
+        self.phase_seconds[phase] = seconds / max(1, len(shards))
 
     def _paid_once(self, shard: int, result: Any) -> Any:
         """A result whose cost has no reading of a shard that was in memory."""

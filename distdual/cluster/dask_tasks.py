@@ -17,7 +17,7 @@ T = TypeVar("T")
 Sent = MemoryDataset | CollectionDataset  # the shards, or futures of them, are arguments of tasks
 
 BUNDLE = 16  # the most small shards that stay together in memory, or share a task
-BUNDLE_BYTES = 16 << 20
+BUNDLE_BYTES = 64 << 20  # four shards of the default size: a scan of one may take less than Dask takes for a task
 TASK_SECONDS = 0.1  # scans share a task up to this expected time: Dask adds several ms to each task
 READS_SECONDS = 1.5  # the same, for a task that also reads; it is lost when its worker dies
 READ = 1e8  # assumed bytes per second

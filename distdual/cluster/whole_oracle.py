@@ -17,17 +17,8 @@ from distdual.cluster.base import Executor
 from distdual.kernels.rows import Floats, product
 from distdual.problems.base import Magnitude
 from distdual.problems.multivariate.problem import Multivariate
-from distdual.scan.whole_data import (
-    Cost,
-    PairCounts,
-    Participants,
-    ShardScores,
-    count_pairs,
-    score_positives,
-    score_whole_shard,
-    sum_positives,
-    sum_whole_shard,
-)
+from distdual.scan.whole_data import Cost, Participants, ShardScores, score_whole_shard, sum_whole_shard
+from distdual.scan.whole_pairs import PairCounts, count_pairs, score_positives, sum_positives
 
 EVERYTHING = Participants()
 
@@ -81,7 +72,7 @@ class WholeOracle(ABC):
         self, shards: list[ShardScores], slack: Floats, margin: Floats, more: list[list[Cost]], rows: Any
     ) -> WholeFound:
         size = reduce(Magnitude.joined, (each.magnitude for each in shards))
-        n = sum(len(each.positive) for each in shards)
+        n = sum(each.n for each in shards)
         costs = [[each.cost for each in shards], *more]
         intact = [each.intact for each in shards]
         return WholeFound(slack, margin, n, self.problem.whole_magnitude(size, n), intact, costs, rows)
@@ -97,7 +88,7 @@ class ScoreOracle(WholeOracle):
         scores = np.concatenate([each.scores for each in shards], axis=1)
         offenders = [self.problem.find_offender(line, positive) for line in scores]
         slack, margin = (np.array([getattr(each, name) for each in offenders]) for name in ("slack", "margin"))
-        ends = np.cumsum([len(each.positive) for each in shards])[:-1]
+        ends = np.cumsum([each.n for each in shards])[:-1]
 
         def rows() -> FoundRows:
             signs = np.stack([offender.sign for offender in offenders])
@@ -113,7 +104,7 @@ class PairOracle(WholeOracle):
         self.publish(weights)
         shards: list[ShardScores] = list(self._map(score_positives))
         scores = np.concatenate([each.scores for each in shards], axis=1)
-        n, n_positive = sum(len(each.positive) for each in shards), scores.shape[1]
+        n, n_positive = sum(each.n for each in shards), scores.shape[1]
         self.problem.check_classes(n_positive, n)
         order = np.argsort(scores, axis=1, kind="stable")
         rising = np.take_along_axis(scores, order, axis=1)

@@ -1,12 +1,14 @@
 """The training loop for losses over the whole data set: some rows of all examples a pass (Joachims 2005).
 
 One row describes P only near the w it was found at, and the optimum of the cached rows jumps from side to side. So a
-pass looks at several weights on the line from the best w to that optimum, whose rows workers find together: the best
-of them is a line search, and all rows are cached (Franc and Sonnenburg's optimised cutting planes, on a grid).
+pass looks at weights on the line from the best w to that optimum, for pairs at several, whose rows workers find
+together: the best of them is a line search, and all rows are cached (Franc and Sonnenburg's optimised cutting planes).
 """
 
+import secrets
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,8 @@ from distdual.scan.scan import Scan, ShardReport
 from distdual.scan.whole_data import Cost, Participants
 from distdual.solver.simplex_qp import best_alpha
 
-LINE_STEPS = (0.05, 0.15, 0.4, 1.0)  # of the way from the best w to the cached optimum
+PAIR_STEPS = (0.05, 0.15, 0.4, 1.0)  # of the way from the best w to the cached optimum
+SCORE_STEPS = (0.1,)  # for losses of outputs: further ones on the same line save few passes, and each takes as long
 
 
 def trainer_class(problem: Problem, mode: str) -> type[Trainer]:
@@ -49,6 +52,8 @@ def check_whole_settings(config: SolverConfig, kind: str) -> None:
 @dataclass(slots=True)
 class WholeTrainer(Trainer):
     """One slack for all examples: the constraint cache has one group, of example 0."""
+
+    run_name: str = field(init=False, default_factory=partial(secrets.token_hex, 8))
 
     def __post_init__(self) -> None:
         check_whole_settings(self.config, self.problem.kind)
@@ -112,14 +117,27 @@ class WholeTrainer(Trainer):
     def _line(self) -> Floats:
         """The weights to find rows at."""
         w, best = self.solver.candidate(), self.state.best_w
-        return w[np.newaxis] if self.state.best_version < 0 else best + np.array(LINE_STEPS)[:, np.newaxis] * (w - best)
+        if self.state.best_version < 0:
+            return w[np.newaxis]
+        steps = PAIR_STEPS if self._whole.loss == "auc" else SCORE_STEPS
+        found: Floats = best + np.array(steps)[:, np.newaxis] * (w - best)
+        return found
+
+    @property
+    def _whole(self) -> Multivariate:
+        problem: Any = self.problem
+        assert isinstance(problem, Multivariate)
+        return problem
 
     @property
     def _oracle(self) -> WholeOracle:
-        problem: Any = self.problem
-        assert isinstance(problem, Multivariate)
+        problem = self._whole
         return oracle_of(problem)(
-            self.executor, problem, self.dataset.n_shards, self.scanner.publish, Participants(self.fold)
+            self.executor,
+            problem,
+            self.dataset.n_shards,
+            self.scanner.publish,
+            Participants(self.fold, run=self.run_name),
         )
 
     def _find(self, weights: Floats) -> WholeFound:
@@ -154,7 +172,7 @@ class WholeTrainer(Trainer):
         size, one, none = np.ones(1), np.zeros(1, dtype=np.int64), (0, 0.0, 0.0)
         made = []
         for w, slack, margin, row in zip(weights, found.slack.tolist(), found.margin, rows, strict=True):
-            key = self._oracle.problem.key_of(w)
+            key = self._whole.key_of(w)
             constraint = Constraints(one, size, np.array([margin]), DenseRows(row[np.newaxis]), key)
             made.append(ShardReport(0, self.state.version - 1, True, found.n, slack, constraint, slack, *none))
         return made

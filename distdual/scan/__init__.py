@@ -10,4 +10,7 @@ recent_offenders    violated constraints among the latest offenders, without inf
 loss_error          the rounding of a shard's loss, and what no exact oracle returns
 selection           the example nearest to the decision boundary, of every few
 scan                the scan of one shard, and its report
+whole_data          one shard for a loss over all examples: scores, and its part of rows
+whole_positives     the positives of shards, which processes keep when they forget the shards
+whole_pairs         one shard for pairs of a positive and a negative: scores, counts, and its part of rows
 """

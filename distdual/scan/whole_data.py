@@ -1,4 +1,4 @@
-"""What a worker does with one shard for a loss over all examples: scores, counts of pairs, and its part of rows.
+"""What a worker does with one shard for a loss over all examples: scores, and its part of rows.
 
 `table` has a line for each of the weights that were published together: w, and after it what else the phase needs.
 """
@@ -6,14 +6,13 @@
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from distdual.data.shard import Shard
 from distdual.errors import InputError
-from distdual.kernels.rows import Bools, Floats, Int32s
+from distdual.kernels.rows import Bools, Floats
 from distdual.problems.base import Magnitude
 from distdual.problems.multivariate.problem import Multivariate, Signs
 from distdual.scan.cv_folds import Fold
@@ -45,6 +44,7 @@ class Participants(NamedTuple):
 
     fold: Fold | None = None  # examples to leave out
     check: bool = True  # whether a shard that is not what `prepare` wrote is an error
+    run: str = ""  # a name that no other run has: processes keep the positives of shards that they forget under it
 
     def of(self, shard: Shard) -> Bools:
         """Which examples of a shard take part."""
@@ -56,7 +56,8 @@ class Participants(NamedTuple):
 
 class ShardScores(NamedTuple):
     scores: Floats  # (n_weight_vectors, n) of the examples that take part; of positives alone for pairs
-    positive: Bools  # (n_examples,) of all that take part
+    positive: Bools | None  # (n,) which of these are positives; None if all are
+    n: int  # examples that take part
     magnitude: Magnitude
     intact: bool
     cost: Cost
@@ -64,16 +65,6 @@ class ShardScores(NamedTuple):
 
 class ShardRows(NamedTuple):
     rows: Floats  # (n_rows, n_weights) this shard's part of each
-    cost: Cost
-
-
-class PairCounts(NamedTuple):
-    """How the negatives of a shard stand among the positives of all shards, for each of the weights."""
-
-    places: list[Int32s]  # numbers of positives with s_i < s_j + 1, above 0, in rising order
-    numbers: list[Int32s]  # of negatives j with that number
-    score_sum: Floats  # (n_weight_vectors,) Σ_j s_j · that number
-    rows: Floats  # (n_weight_vectors, n_weights) −Σ_j features_j · that number
     cost: Cost
 
 
@@ -96,7 +87,7 @@ def score_whole_shard(
         scores = np.stack([finite_scores(problem, w, found)[kept] for w in table])
         positive = (found.y == 1)[kept]
         cost = Cost.of(loaded, begin, scores, positive)
-        return ShardScores(scores, positive, problem.shard_magnitude(found), loaded.intact, cost)
+        return ShardScores(scores, positive, len(positive), problem.shard_magnitude(found), loaded.intact, cost)
 
 
 def sum_whole_shard(
@@ -114,66 +105,8 @@ def sum_whole_shard(
         return ShardRows(rows, Cost.of(loaded, begin, signs, rows))
 
 
-def score_positives(
-    given: Openable | Loaded, problem: Multivariate, table: Floats, shard: int, wanted: Participants
-) -> ShardScores:
-    """The scores of positives."""
-    with at_hand(given, problem, shard, check=wanted.check) as loaded:
-        begin, kept = time.perf_counter(), wanted.of(loaded.shard)
-        own = positives_of(loaded.shard, wanted)
-        scores = np.stack([finite_scores(problem, w, own) for w in table])
-        positive = (loaded.shard.y == 1)[kept]
-        size = problem.shard_magnitude(loaded.shard)
-        return ShardScores(scores, positive, size, loaded.intact, Cost.of(loaded, begin, scores))
-
-
-def count_pairs(
-    given: Openable | Loaded, problem: Multivariate, table: Floats, shard: int, wanted: Participants
-) -> PairCounts:
-    """The pairs of this shard's negatives with positives of all shards, whose scores follow w in rising order."""
-    with at_hand(given, problem, shard, check=wanted.check) as loaded:
-        begin, found = time.perf_counter(), loaded.shard
-        negative = wanted.of(found) & (found.y != 1)
-        places, numbers, sums = list[Int32s](), list[Int32s](), np.zeros(len(table))
-        rows, weight = np.zeros((len(table), problem.n_weights)), np.zeros(found.n_examples)
-        for k, line in enumerate(table):
-            w, positive_scores = np.split(line, [problem.n_weights])
-            scores = finite_scores(problem, w, found)[negative]
-            below = np.searchsorted(positive_scores, scores + 1.0)  # positives with s_i < s_j + 1
-            counts = np.bincount(below, minlength=1)
-            places.append(np.flatnonzero(counts[1:]).astype(np.int32) + np.int32(1))
-            numbers.append(counts[places[-1]].astype(np.int32))
-            weight[negative] = -below
-            sums[k] = float(np.dot(below.astype(np.float64), scores))
-            rows[k] = problem.sum_shard(found, weight)
-        return PairCounts(places, numbers, sums, rows, Cost.of(loaded, begin, *places, *numbers, sums, rows))
-
-
-def sum_positives(
-    given: Openable | Loaded, problem: Multivariate, table: Floats, shard: int, weights: Floats, wanted: Participants
-) -> ShardRows:
-    """Σ weight_i features_i over positives, for each row of weights."""
-    del table
-    with at_hand(given, problem, shard, check=wanted.check) as loaded:
-        begin, own = time.perf_counter(), positives_of(loaded.shard, wanted)
-        rows = np.stack([problem.sum_shard(own, weight) for weight in weights])
-        return ShardRows(rows, Cost.of(loaded, begin, weights, rows))
-
-
 def finite_scores(problem: Multivariate, w: Floats, shard: Shard) -> Floats:
     scores = problem.shard_scores(w, shard)
     if not np.isfinite(scores).all():
         raise InputError(f"shard {shard.number}: a score is not finite; features or weights are NaN or too large")
     return scores
-
-
-def positives_of(shard: Shard, wanted: Participants) -> Shard:
-    """The positives of a shard that take part, which stay in memory with it."""
-    key = ("positives", wanted.fold)
-    found: Shard | None = shard.memo.get(key) if shard.memo else None
-    if found is None:
-        at = np.flatnonzero(wanted.of(shard) & (shard.y == 1))
-        found = replace(shard, x=shard.x.take(at), y=shard.y[at], kept=False, memo=None)
-        if shard.memo:
-            shard.memo.add(key, found, found.nbytes)
-    return found

@@ -31,7 +31,15 @@ def scan(shard: int, version: int = 0, known: int = 0) -> Scan:
 
 @pytest.mark.parametrize(
     ("n_shards", "shard_mb", "slots", "bundle"),
-    [(1000, 1, 2, 16), (1000, 4, 2, 4), (1000, 64, 2, 1), (40, 1, 2, 2), (15, 1, 2, 1), (1000, 1, 100, 1)],
+    [
+        (1000, 1, 2, 16),
+        (1000, 4, 2, 16),
+        (1000, 16, 2, 4),
+        (1000, 64, 2, 1),
+        (40, 1, 2, 2),
+        (15, 1, 2, 1),
+        (1000, 1, 100, 1),
+    ],
 )
 def test_small_shards_stay_together_if_there_are_enough_for_everybody(n_shards, shard_mb, slots, bundle):
     stored = SimpleNamespace(nbytes=n_shards * shard_mb * MB, n_shards=n_shards)

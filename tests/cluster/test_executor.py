@@ -336,6 +336,22 @@ class TestDaskExecutor(ExecutorContract):
         executor.streams = not keep
         return executor
 
+    def test_shards_share_a_task_once_a_phase_is_known_to_be_short(self, dataset, monkeypatch):
+        executor = self.make(dataset, PROBLEM)
+        executor.bundle, executor.seconds = 2, 10.0  # a wrong guess
+        begin, sizes = executor._begin, []
+
+        def counting(flight, tasks):
+            sizes.append(max(len(task.shards) for task in tasks))
+            begin(flight, tasks)
+
+        monkeypatch.setattr(executor, "_begin", counting)
+        for version in range(2):
+            executor.publish(version, W)
+            list(executor.map_shards(sum_features, range(dataset.n_shards), keep=True))
+        executor.close()
+        assert sizes == [1, 2]
+
 
 def test_rows_of_a_problem_that_builds_on_ours_are_copies_which_it_may_look_into(dataset):
     for problem, kind in ((PROBLEM, ReferredRows), (SLOW, DenseRows)):
