@@ -123,13 +123,13 @@ class Data:
 
     def __init__(self, folder, n_shards):
         layout = json.loads(read(folder / "zarr.json"))["attributes"]["distdual"]
-        if layout.get("runs") or layout.get("texts") or layout.get("format") not in (1, 2, 3):
-            raise NotImplementedError("the data set has columns of runs, texts or another format")
+        if layout.get("runs") or {*(texts := layout.get("texts", {}))} - {"map", "scale"} or layout["format"] > 3:
+            raise NotImplementedError("the data set has columns of runs, other texts or another format")
         self.folder, self.layout, self.sparse = folder, layout, layout["features"] == "csr"
         self.lengths, self.checksum = (read_table(folder, name, n_shards) for name in ("lengths", "checksum"))
         meaning = [layout["kind"], layout["n_features"], self.sparse, layout["labels"], layout["columns"]]
-        content = json.dumps(meaning).encode() + self.lengths.tobytes() + self.checksum.tobytes()
-        self.fingerprint = hashlib.sha256(content).hexdigest()  # as the model recorded it
+        content = json.dumps(meaning + ([{}, texts] if texts else [])).encode()  # as the model recorded it
+        self.fingerprint = hashlib.sha256(content + self.lengths.tobytes() + self.checksum.tobytes()).hexdigest()
         features = [("indptr", "row"), ("indices", "value"), ("values", "value")] if self.sparse else [("x", "row")]
         tokens = [("tokens", "example")] if layout.get("ragged") else []
         self.arrays = [*features, ("y", "row"), *tokens, *((name, "example") for name in layout["columns"])]

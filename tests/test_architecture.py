@@ -22,8 +22,8 @@ ORDER = [
     "field_docs",
     "config",
     "kernels",
-    "data",
     "feature_maps",
+    "data",
     "problems",
     "data/prepare",  # asks the problems what they are made of
     "scan",

@@ -15,6 +15,8 @@ from distdual.kernels.rows import Floats
 from distdual.problems.base import BiasKinks
 from distdual.scan.scan import ShardReport
 
+FIRST_SORTED = 1 << 9  # kinks nearest to 0, among which the minimum mostly is once weights are good
+
 
 def kinks_of(reports: Sequence[ShardReport]) -> list[BiasKinks]:
     """The kinks of all examples, or none if some report has none."""
@@ -49,9 +51,16 @@ def best_shift(parts: Sequence[BiasKinks]) -> float:
 
 def first_rise(at: Floats, weight: Floats, slope: float, end: float) -> float:
     """The first kink, going up from 0, behind which the slope is not negative; at most `end`."""
-    order = np.argsort(at, kind="stable")
-    rising = np.flatnonzero(slope + np.cumsum(weight[order]) >= 0)
-    last = float(at[order[rising[0]]]) if len(rising) else end
+    last, some = end, FIRST_SORTED
+    while True:
+        near = np.argpartition(at, some)[:some] if some < len(at) else np.arange(len(at))
+        order = near[np.argsort(at[near], kind="stable")]
+        rising = np.flatnonzero(slope + np.cumsum(weight[order]) >= 0)
+        if len(rising):
+            last = float(at[order[rising[0]]])
+        if len(rising) or some >= len(at):
+            break
+        some *= 8
     found = min(last, end)
     return max(0.0, found) if np.isfinite(found) else 0.0
 

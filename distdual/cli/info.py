@@ -56,9 +56,10 @@ def describe_dataset(dataset: Dataset) -> dict[str, Any]:
 
 
 def describe_preprocessing(made: Preprocessing) -> dict[str, Any]:
-    """The scale and the names of features, where they were changed and have names."""
+    """The scale, the map and the names of features, where they were changed and have names."""
     names = list(made.feature_names or ())
     scale = {} if made.scale == "none" else {"scale": made.scale}
+    scale |= {} if made.map is None else {"map": made.map.describe()}
     return {**scale, "feature_names": names} if names else scale
 
 

@@ -46,6 +46,7 @@ from distdual.report.number_format import counted
 @click.option("--shuffle", type=int, metavar="SEED", help="Shuffle the examples.")
 @click.option("--test-fraction", default=0.0, metavar="F", help="Split: write DEST/train and DEST/test.")
 @click.option("--scale", default="none", help="none, unit-variance or unit-rows.", show_default=True)
+@click.option("--map", metavar="FILE.toml", help="Map features once, as the section [kernel] of FILE.toml says.")
 @click.option("--n-features", type=int, help="Number of features of sparse data; default: the largest index.")
 @click.option("--compress/--no-compress", default=None, help="Default: compress sparse data only.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing data set.")

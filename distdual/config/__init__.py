@@ -16,7 +16,7 @@ from distdual.config.checks import (
     check_url,
     index_range,
 )
-from distdual.config.kernel import KernelConfig
+from distdual.config.kernel import KernelConfig, read_kernel
 from distdual.config.read_config import apply, from_table, load
 from distdual.config.sections import (
     DUALS,
@@ -71,6 +71,7 @@ __all__ = [
     "load",
     "nearest",
     "parse",
+    "read_kernel",
     "read_table",
     "toml_value",
 ]

@@ -1,9 +1,13 @@
 """The section [kernel]: features whose inner products are a kernel, or come close to it."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from distdual.config.checks import check_choice
+from distdual.config.typed_table import parse, read_table
 from distdual.errors import InputError
 
 KERNELS = ("rbf", "polynomial", "laplacian", "sigmoid")
@@ -64,3 +68,17 @@ class KernelConfig:
             raise InputError(f"{given[0]} needs kernel.basis, the number of features; got {self.basis!r}")
         if self.map == "fourier" and self.landmarks != "uniform":
             raise InputError(f'{given[1]} needs kernel.map = "nystroem": random features have no landmarks')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelFile:
+    """A TOML file with the section [kernel] alone."""
+
+    kernel: KernelConfig
+
+
+def read_kernel(told: Mapping[str, Any] | str | Path) -> KernelConfig:
+    """The kernel of a table of keys, or of a TOML file that holds the section [kernel]."""
+    if isinstance(told, str | Path):
+        return parse(KernelFile, read_table(told), str(told)).kernel
+    return parse(KernelConfig, told, "map", "kernel.")

@@ -13,9 +13,17 @@ from distdual.data.storage.location import Location
 from distdual.data.training_data import TrainingData
 from distdual.errors import InputError
 from distdual.feature_maps.feature_map import FeatureMap
-from distdual.feature_maps.fourier import FourierMap, fourier_map
+from distdual.feature_maps.fourier import FourierMap
 from distdual.feature_maps.kernel_function import KernelFunction
-from distdual.feature_maps.landmarks import CANDIDATES, Moments, drawn, kmeans_plus_plus
+from distdual.feature_maps.landmarks import Moments, drawn
+from distdual.feature_maps.make_map import (
+    LANDMARK_ROWS,
+    MAP_SAMPLE,
+    SAMPLE_ROWS,
+    function_of,
+    map_of,
+    n_drawn,
+)
 from distdual.feature_maps.nystroem import nystroem_map
 from distdual.feature_maps.quality import quality
 from distdual.kernels.rows import Features
@@ -23,9 +31,6 @@ from distdual.memory import check_room
 from distdual.problems.base import Problem
 from distdual.problems.mapped import check_takes_map, mapped
 from distdual.scan.row_draw import Taken, Wanted, take_rows
-
-MAP_SAMPLE = 500  # rows that judge the map
-LANDMARK_ROWS, SAMPLE_ROWS = 1, 2  # streams of random numbers
 
 
 def with_map(
@@ -48,23 +53,22 @@ def with_map(
     taken = take(kernel, dataset, executor, seed)
     made = known
     if made is None:
-        function, rows = function_of(kernel, dataset, taken), joined([part.landmarks for part in taken])
-        made = map_of(kernel, function, dataset.n_features, rows, seed, options)
+        function, rows = function_for(kernel, dataset, taken), joined([part.landmarks for part in taken])
+        made = map_onto(kernel, function, dataset.n_features, rows, seed, options)
     return mapped(problem, made, quality(made, joined([part.sample for part in taken])))
 
 
 def exact_kernel(kernel: KernelConfig, dataset: TrainingData, executor: Executor, seed: int) -> KernelFunction:
     """The kernel function itself; γ = "scale" takes a pass over the data."""
     taken = take(kernel, dataset, executor, seed) if kernel.gamma == "scale" else []
-    return function_of(kernel, dataset, taken)
+    return function_for(kernel, dataset, taken)
 
 
-def function_of(kernel: KernelConfig, dataset: TrainingData, taken: Sequence[Taken]) -> KernelFunction:
+def function_for(kernel: KernelConfig, dataset: TrainingData, taken: Sequence[Taken]) -> KernelFunction:
     total = Moments()
     for part in taken:
         total = total.plus(part.moments)
-    gamma = gamma_of(kernel, dataset, total)
-    return KernelFunction(kind=kernel.kind, gamma=gamma, degree=kernel.degree, coef0=kernel.coef0)
+    return function_of(kernel, dataset.n_features, total, str(dataset.location))
 
 
 def stand_in(problem: Problem, kernel: KernelConfig | None, options: Mapping[str, Any]) -> Problem:
@@ -91,27 +95,7 @@ def take(kernel: KernelConfig, dataset: TrainingData, executor: Executor, seed: 
     return list(executor.map_shards(take_rows, shards, [wanted[s] for s in shards]))
 
 
-def n_drawn(kernel: KernelConfig) -> int:
-    """Landmarks, or candidates for them, to draw from the data set."""
-    if kernel.map == "fourier" or not isinstance(kernel.basis, int):
-        return 0
-    return kernel.basis * (CANDIDATES if kernel.landmarks == "k-means++" else 1)
-
-
-def gamma_of(kernel: KernelConfig, dataset: TrainingData, total: Moments) -> float:
-    """γ as scikit-learn has it: "scale" is 1 / (n_features · variance), "auto" is 1 / n_features."""
-    if kernel.gamma == "auto":
-        return 1.0 / dataset.n_features
-    if kernel.gamma != "scale":
-        return float(kernel.gamma)
-    if not total.variance > 0:
-        raise InputError(
-            f'{dataset.location}: all features are equal, so that kernel.gamma = "scale" is undefined; give a number'
-        )
-    return 1.0 / (dataset.n_features * total.variance)
-
-
-def map_of(
+def map_onto(
     kernel: KernelConfig,
     function: KernelFunction,
     n_inputs: int,
@@ -119,15 +103,10 @@ def map_of(
     seed: int,
     options: Mapping[str, Any],
 ) -> FeatureMap:
-    assert kernel.basis is not None
+    """The map onto rows of the data set, or onto those of the data set kernel.basis."""
     if isinstance(kernel.basis, str):
         return nystroem_map(function, read_basis(open_dataset(Location(kernel.basis, options)), n_inputs), n_inputs)
-    check_room(f"the map of kernel.basis = {kernel.basis}", 8 * kernel.basis * (2 * kernel.basis + n_inputs))
-    if kernel.map == "fourier":
-        return fourier_map(function, n_inputs, kernel.basis, seed)
-    if kernel.landmarks == "k-means++":
-        rows = kmeans_plus_plus(rows, kernel.basis, n_inputs, seed)
-    return nystroem_map(function, rows, n_inputs)
+    return map_of(kernel, function, n_inputs, rows, seed)
 
 
 def read_basis(basis: Dataset, n_inputs: int) -> Features:

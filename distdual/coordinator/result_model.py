@@ -33,6 +33,7 @@ def model_of(
     more: Mapping[str, Any] | None = None,
 ) -> Model:
     """The model of a finished run; `more` goes into the certificate."""
+    preprocessing = of_dataset(dataset)
     return Model(
         outcome.w,
         problem,
@@ -48,12 +49,12 @@ def model_of(
         ),
         {
             **summarise(outcome, config.solver.gap, dataset),
-            **certified_kernel(problem),
+            **certified_kernel(problem, preprocessing),
             **(more or {}),
             "model": config.output.url,
         },
         config.public(),
-        of_dataset(dataset),
+        preprocessing,
     )
 
 

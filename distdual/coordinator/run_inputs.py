@@ -23,7 +23,7 @@ from distdual.model.io import (
 )
 from distdual.problems.base import Problem
 from distdual.problems.latent.base import LatentProblem
-from distdual.problems.mapped import Mapped, check_takes_map
+from distdual.problems.mapped import Mapped, check_not_mapped, check_takes_map
 from distdual.problems.registry import class_of, is_own, make_problem
 from distdual.solver.regularizer import Prior
 
@@ -62,6 +62,8 @@ def output_of(config: Config) -> Location:
 def problem_of(config: Config, dataset: Dataset) -> Problem:
     """The problem of [problem], built for this data set."""
     kind, prepared = config.problem.kind, dataset.layout.kind
+    if config.kernel is not None:
+        check_not_mapped(dataset)
     if not is_own(kind) and kind != prepared:
         check_prepared(kind, dataset)
     problem = fit_problem(kind, config.problem.options, dataset)

@@ -32,6 +32,7 @@ TEXT_CHUNK = 1 << 22  # bytes per chunk of a text
 VOCABULARY = "vocabulary"  # the text that names the features, one a line
 SCALE = "scale"  # the text that holds what each column was divided by, one a line
 COLUMNS = "columns"  # the text that tells how the columns of a table became features, as JSON
+MAP_TEXT = "map"  # the text that holds the map from raw features to those stored, as JSON
 STRUCTURES = "structures"  # the kind of data sets for problems of a user's own
 SHAPE = "_shape"  # ends the name of the column that holds the shapes of another
 RUN_DTYPES = (

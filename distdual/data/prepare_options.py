@@ -1,10 +1,13 @@
 """Options of `prepare` that hold for every source, and the split into training and test examples."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from distdual.config import check_choice
+from distdual.config import KernelConfig, check_choice, read_kernel
 from distdual.errors import InputError
 from distdual.kernels.rows import Bools
 
@@ -34,6 +37,12 @@ class Options:
     Nothing is centred, so sparse rows stay sparse; a constant column stays as it is.
     """
 
+    map: Mapping[str, Any] | str | Path | None = None
+    """Keys of [kernel], or a TOML file with that section: features are mapped once and stored as such.
+
+    Landmarks are drawn from the training part by the seed `shuffle`, in a pass of its own.
+    """
+
     n_features: int | None = None
     """Width of sparse rows, if it exceeds the largest column of the sources."""
 
@@ -59,12 +68,27 @@ class Options:
             raise InputError(f"test_fraction must be at least 0 and below 1, got {self.test_fraction}")
         if self.n_features is not None and self.n_features < 1:
             raise InputError(f"n_features must be positive, got {self.n_features}")
+        self.kernel  # noqa: B018 - refuses a wrong one
+        if self.unlabelled and self.map is not None:
+            raise InputError("unlabelled rows are mapped as those of a model; name it with like, and leave map out")
         if self.unlabelled and (self.append or self.test_fraction):
             raise InputError("unlabelled rows are only predicted; leave append and test_fraction out")
         if self.append:
             self._check_append()
 
+    @property
+    def kernel(self) -> KernelConfig | None:
+        """The kernel of `map`."""
+        if self.map is None:
+            return None
+        found = read_kernel(self.map)
+        if not isinstance(found.basis, int):
+            raise InputError(f"map needs kernel.basis, the number of mapped features; got {found.basis!r}")
+        return found
+
     def _check_append(self) -> None:
+        if self.map is not None:
+            raise InputError("append takes the map of the data set itself; leave map out")
         for name, default in (("overwrite", False), ("shard_bytes", None), ("compress", None)):
             if getattr(self, name) != default:
                 raise InputError(f"append and {name} exclude each other: new shards are stored like the existing ones")

@@ -28,6 +28,7 @@ from distdual.coordinator.whole_trainer import trainer_class
 from distdual.data.dataset import Dataset, check_labelled
 from distdual.data.in_memory import MemoryDataset, coded_in_memory
 from distdual.data.preprocess.preprocessing import RAW, check_same, of_dataset
+from distdual.data.preprocess.stored import features_after_map, features_before_map
 from distdual.data.shard import Block, join_blocks
 from distdual.errors import InputError
 from distdual.estimators.evaluation import evaluated, evaluation_of, hooks, to_all
@@ -177,7 +178,7 @@ class DualEstimator(BaseEstimator, ABC):
             if evaluation is not None:
                 evaluation.after_round(trainer)
         self.evaluations_ = [evaluated(line) for line in outcome.history if line.scores]
-        self.certificate_ = {**summarise(outcome, config.gap, data), **certified_kernel(problem)}
+        self.certificate_ = {**summarise(outcome, config.gap, data), **certified_kernel(problem, self.preprocessing_)}
         self.n_iter_ = outcome.totals.passes
         self._problem, self._w, self._calibration = problem, outcome.w, None
         self._start = start_after(outcome, config.C, problem, data) if keep else None
@@ -215,8 +216,8 @@ class DualEstimator(BaseEstimator, ABC):
 
     def _stored(self, path: Any, given: Given) -> Dataset:
         dataset = check_labelled(open_stored(path, self.storage_options, given))
-        self.n_features_in_ = dataset.n_features
         self.preprocessing_ = of_dataset(dataset)
+        self.n_features_in_ = features_before_map(self.preprocessing_, dataset.n_features)
         set_names(self, self.preprocessing_)
         self._learn_classes(label_array(dataset.classes))
         return dataset
@@ -228,12 +229,13 @@ class DualEstimator(BaseEstimator, ABC):
             check_labelled(dataset)
         remedy = "prepare it with like, and the data set that the estimator was fitted on"
         check_same(self.preprocessing_, dataset, f"this {type(self).__name__} was fitted on features", remedy)
-        check_width(self.n_features_in_, dataset)
+        check_width(features_after_map(self.preprocessing_, self.n_features_in_), dataset)
         return dataset
 
     def _dataset(self, block: Block) -> MemoryDataset:
         names = names_of(self.classes_) if hasattr(self, "classes_") else ()
-        return coded_in_memory(block, names, self.n_features_in_)
+        width = features_after_map(self.preprocessing_, self.n_features_in_)
+        return coded_in_memory(self.preprocessing_.converted(block, "X"), names, width)
 
     def _learn_classes(self, found: NDArray[Any]) -> None:
         self.classes_ = found

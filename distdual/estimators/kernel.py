@@ -23,7 +23,7 @@ from distdual.model.dual import Dual
 from distdual.problems.base import Problem
 from distdual.problems.expanded import Expanded
 from distdual.problems.expansion_form import expansion_form_of
-from distdual.problems.mapped import Mapped, mapped
+from distdual.problems.mapped import Mapped, check_not_mapped, mapped
 from distdual.report.notebook import progress
 
 LINEAR = "linear"
@@ -84,6 +84,7 @@ class KernelEstimator(LinearEstimator):
             warnings.warn(told, UserWarning, stacklevel=4)  # the caller of fit
         if self.kernel == LINEAR or self.n_components is None:
             return problem
+        check_not_mapped(data)
         kernel, last = self._kernel_config(), getattr(self, "_problem", None)
         if isinstance(last, Mapped) and not anew:
             return mapped(problem, last.feature_map, last.quality)
@@ -94,6 +95,7 @@ class KernelEstimator(LinearEstimator):
         if self.kernel == LINEAR or self.n_components is not None:
             super()._train(data, problem, start=start, keep=keep, eval_set=eval_set)
             return
+        check_not_mapped(data)
         self._check_exact(keep=keep, evaluates=eval_set is not None or self.patience != 0)
         kernel, config = self._kernel_config(), self._solver_config()
         with naming_parameters():

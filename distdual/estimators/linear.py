@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from distdual.cluster.open_executor import open_executor
 from distdual.config import ClusterConfig
 from distdual.data.preprocess.preprocessing import RAW
+from distdual.data.preprocess.stored import features_after_map
 from distdual.data.sources.arrays import is_sparse
 from distdual.errors import InputError
 from distdual.estimators.base import DualEstimator
@@ -47,15 +48,18 @@ class ScoringEstimator(DualEstimator):
         if is_path(X):
             return self._decide_stored(X, Given()).scores
         if self.preprocessing_.columns is not None:
-            return self._scores(prepared_rows(self.preprocessing_, X, self.n_features_in_))
+            return self._scores(prepared_rows(self.preprocessing_, X, self._stored_width()))
         doubles = [np.float64, np.float32]
         return self._raw_scores(validate_data(self, X, reset=False, accept_sparse="csr", dtype=doubles))
+
+    def _stored_width(self) -> int:
+        return features_after_map(self.preprocessing_, self.n_features_in_)
 
     def _raw_scores(self, X: Any) -> Floats:
         """Scores of rows that are as they were before `prepare`."""
         if self.preprocessing_.fingerprint == RAW.fingerprint:
             return self._scores(X)
-        return self._scores(prepared_rows(self.preprocessing_, X, self.n_features_in_))
+        return self._scores(prepared_rows(self.preprocessing_, X, self._stored_width()))
 
     def _decide_stored(self, path: Any, given: Given, *, scored: bool = False) -> Decided:
         """Scores of a data set by shard, on the client's workers if there is one."""

@@ -8,6 +8,7 @@ from distdual.data.dataset import Dataset
 from distdual.data.layout import COLUMNS
 from distdual.data.preprocess.columns import numeric_columns
 from distdual.data.preprocess.preprocessing import RAW, Preprocessing
+from distdual.data.preprocess.stored import features_before_map
 from distdual.data.storage.location import as_location
 from distdual.errors import InputError
 from distdual.estimators.inputs import Data
@@ -39,8 +40,8 @@ def set_model(estimator: Any, model: Model) -> None:
     estimator.set_params(**{names.get(name, name): value for name, value in parameters_of(model).items()})
     if about["classes"]:
         estimator.classes_ = label_array(tuple(about["classes"]))
-    estimator.n_features_in_ = about["n_features"]
     estimator.preprocessing_ = model.preprocessing or RAW
+    estimator.n_features_in_ = features_before_map(estimator.preprocessing_, about["n_features"])
     set_names(estimator, estimator.preprocessing_)
     estimator.certificate_ = dict(model.certificate)
     estimator.n_iter_ = model.certificate["passes"]

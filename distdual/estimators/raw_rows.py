@@ -21,7 +21,7 @@ def prepared_rows(preprocessing: Any, X: Any, n_features: int) -> Any:
     columns = preprocessing.columns
     if columns is None:
         block = Block(features_of(X), np.zeros(X.shape[0]))
-        return matrix_of(preprocessing.scaled(block, "X").x, n_features)
+        return matrix_of(preprocessing.converted(block, "X").x, n_features)
     blocks = [
         block
         for source in known_tables([frame_table(rows_as_frame(X, columns), "X")], columns, labelled=False).sources
@@ -29,7 +29,7 @@ def prepared_rows(preprocessing: Any, X: Any, n_features: int) -> Any:
     ]
     if not blocks:
         return DenseRows(np.empty((0, n_features))).values
-    return matrix_of(preprocessing.scaled(join_blocks(blocks), "X").x, n_features)
+    return matrix_of(preprocessing.converted(join_blocks(blocks), "X").x, n_features)
 
 
 def rows_as_frame(X: Any, columns: Columns) -> Any:

@@ -7,5 +7,6 @@ feature_map      the contract: raw rows to mapped rows, in blocks
 nystroem         the map onto landmarks, by a Cholesky factor of their kernel matrix
 fourier          random Fourier features
 landmarks        rows drawn from a data set, by seed, in one pass
+make_map         a map made of rows that were drawn for it
 quality          how well a map reproduces its kernel on a sample
 """

@@ -6,6 +6,7 @@ to the last bit, and a scan of a piece of a shard sees what a scan of the whole 
 
 import hashlib
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -54,14 +55,18 @@ class FeatureMap(ABC):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays that make up the map, under the names of their files in a model folder."""
 
-    def rows(self, x: Features) -> DenseRows:
+    def rows(self, x: Features, threads: int = 1) -> DenseRows:
         """The mapped features of all rows, in single precision like all features; raises where it cannot hold one."""
         n = x.n_rows
         mapped = np.empty((n, self.width), dtype=np.float32)
-        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-            for begin in range(0, n, BLOCK):
-                end = min(begin + BLOCK, n)
+
+        def fill(begin: int) -> None:
+            end = min(begin + BLOCK, n)
+            with np.errstate(over="ignore", invalid="ignore"):
                 mapped[begin:end] = self.block(filled(x.piece(begin, end)))[: end - begin]
+
+        with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+            list((map if threads == 1 else pool.map)(fill, range(0, n, BLOCK)))
         if not np.isfinite(mapped).all():
             raise InputError(
                 f"the {self.kind} map gives a number that is NaN or above {np.finfo(np.float32).max:.2g}; scale the "

@@ -42,6 +42,40 @@ def drawn(counts: Ints, size: int, seed: int, stream: int) -> list[Ints]:
     return [chosen[cut[s] : cut[s + 1]] - first[s] for s in range(len(counts))]
 
 
+class RowDraw:
+    """`size` different rows at random of a stream of unknown length: those with the smallest of random keys."""
+
+    def __init__(self, size: int, seed: int, stream: int) -> None:
+        self.size = size
+        self.draw = np.random.default_rng([seed, stream])
+        self.limit = np.inf if size else 0.0  # keys above it are not among the smallest
+        self.keys: Floats = np.empty(0)  # of the rows held, in the order of the stream
+        self.held: list[Any] = []
+
+    def add(self, x: Features) -> None:
+        keys = self.draw.random(x.n_rows)
+        chosen = np.flatnonzero(keys < self.limit)
+        if len(chosen) or not self.held:
+            self.held.append(x.take(chosen))
+            self.keys = np.concatenate([self.keys, keys[chosen]])
+        if len(self.keys) > 2 * self.size:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        every = self.held[0].joined(self.held)
+        if len(self.keys) > self.size:
+            smallest = np.sort(np.argpartition(self.keys, self.size)[: self.size])
+            every, self.keys = every.take(smallest), self.keys[smallest]
+            self.limit = float(self.keys.max())
+        self.held = [every]
+
+    def rows(self) -> Features:
+        """The rows drawn, in the order of the stream; some rows have been added."""
+        self._shrink()
+        found: Features = self.held[0]
+        return found
+
+
 def kmeans_plus_plus(candidates: Features, size: int, width: int, seed: int) -> Features:
     """Rows far from each other: each is drawn with probability proportional to its squared distance to those before.
 

@@ -19,6 +19,7 @@ from distdual.feature_maps.blas import one_blas_thread
 from distdual.feature_maps.feature_map import FeatureMap
 from distdual.feature_maps.kernel_function import KernelFunction, Landmarks
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats
+from distdual.schema import array
 
 SPANNED = 1e-10  # of the largest k(z, z): what a landmark must add to those before it
 INDEFINITE = 1e-6  # of the same: what may be left of a positive semidefinite matrix in float64
@@ -86,6 +87,12 @@ def factorised(matrix: Floats, function: KernelFunction) -> tuple[NDArray[np.int
             "the rbf kernel, which always is"
         )
     return order[:rank], np.ascontiguousarray(long[:rank])
+
+
+def check_factor(name: str, factor: Any, n: int) -> None:
+    array(name, factor, np.float64, (n, n))
+    if np.triu(factor, 1).any() or not (np.diag(factor) > 0).all():
+        raise InputError(f"{name}: expected a lower triangular matrix with a positive diagonal")
 
 
 def trimmed(rows: Features) -> Features:

@@ -4,7 +4,7 @@ weights.npy        float64 weights, the bias weight last if there is one
 model.json         the problem, C, the data set; written last, so that a folder without it holds no model
 certificate.json   lower, upper, gap, and the digests of all other files
 prior/             mean.npy, precision.npy, nonnegative.npy, where given
-preprocessing/     columns.json, scale.txt, vocabulary.txt: how raw rows become features, where they need any of it
+preprocessing/     columns.json, scale.txt, vocabulary.txt, map.json: how raw rows become features, if needed
 support/           of an exact kernel: the support rows, whose coefficients are in weights.npy
 map/               of a kernel's feature map: its landmarks and factor, or its frequencies, see map_files.py
 problem/           texts that define the problem, such as grammar.txt of parsing

@@ -16,7 +16,7 @@ from distdual.errors import InputError
 from distdual.feature_maps.feature_map import FeatureMap
 from distdual.feature_maps.fourier import FourierMap
 from distdual.feature_maps.kernel_function import KernelFunction
-from distdual.feature_maps.nystroem import NystroemMap
+from distdual.feature_maps.nystroem import NystroemMap, check_factor
 from distdual.kernels.rows import CsrRows, DenseRows, Features
 from distdual.model.dual import npy, read_npy
 from distdual.schema import array, rising
@@ -53,12 +53,6 @@ def stored_function(told: Mapping[str, Any]) -> KernelFunction:
     return KernelFunction(
         kind=told["kind"], gamma=float(told["gamma"]), degree=told["degree"], coef0=float(told["coef0"])
     )
-
-
-def check_factor(name: str, factor: Any, n: int) -> None:
-    array(name, factor, np.float64, (n, n))
-    if np.triu(factor, 1).any() or not (np.diag(factor) > 0).all():
-        raise InputError(f"{name}: expected a lower triangular matrix with a positive diagonal")
 
 
 def read_rows(location: Location, start: str, n_inputs: int) -> Features:

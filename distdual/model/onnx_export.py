@@ -105,6 +105,8 @@ def raw_features(graph: Graph, model: Model, types: Any) -> str:
     """The features before scaling, (n, d) in single precision, as training has them."""
     preprocessing = model.preprocessing or RAW
     problem: Any = model.problem
+    if preprocessing.map is not None:
+        raise InputError("a model of mapped features cannot be exported to ONNX")
     if preprocessing.recipe:
         raise InputError("a model of text templates cannot be exported to ONNX")
     if preprocessing.columns is None:

@@ -60,7 +60,7 @@ def shards_from(model: Model, sources: list[tuple[Source, bool]]) -> Iterator[Ra
         for block in source.blocks():
             if not block.n_examples:
                 continue
-            found = preprocessing.scaled(normal_block(block, source.name), source.name)
+            found = preprocessing.converted(normal_block(block, source.name), source.name)
             check_row_width(found, n_features, source.name)
             y = np.zeros(len(block.y), dtype=np.int32)
             shard = Shard(number, first, found.x, y, tokens=found.tokens, runs=found.runs)

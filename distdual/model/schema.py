@@ -38,7 +38,7 @@ PREPROCESSING = table(
         "fingerprint": text(),
         "scale": choice("none", "unit-variance", "unit-rows"),
         "recipe": table({}, others=True),
-        "texts": table_of(whole(0, 2**32 - 1), text("vocabulary|scale|columns")),
+        "texts": table_of(whole(0, 2**32 - 1), text("vocabulary|scale|columns|map")),
     }
 )
 

@@ -6,7 +6,11 @@ What is certified is the mapped problem: min over w of P(w) with ⟨w, φ(x)⟩ 
 from dataclasses import dataclass, replace
 from typing import Any
 
+from distdual.data.dataset import Dataset
+from distdual.data.layout import MAP_TEXT
+from distdual.data.preprocess.preprocessing import Preprocessing
 from distdual.data.shard import Shard
+from distdual.data.training_data import TrainingData
 from distdual.errors import InputError
 from distdual.feature_maps.feature_map import FeatureMap
 from distdual.feature_maps.quality import Quality
@@ -15,6 +19,7 @@ from distdual.problems.base import Problem
 from distdual.problems.wrapping import Wrapping
 
 MAP = "feature_map"  # the key of a problem's description
+CERTIFIES_PREPARED = "the problem on mapped features, which `prepare --map` has made"
 CERTIFIES = "the problem on mapped features, which the map in this folder defines"
 
 
@@ -60,11 +65,13 @@ def mapped(problem: Problem, feature_map: FeatureMap, quality: Quality | None = 
     return Mapped(replace(made, n_features=feature_map.width), feature_map, quality)
 
 
-def certified_kernel(problem: Problem) -> dict[str, Any]:
-    """The entry of certificate.json about the kernel, if there is one."""
-    if not isinstance(problem, Mapped) or problem.quality is None:
+def certified_kernel(problem: Problem, preprocessing: Preprocessing) -> dict[str, Any]:
+    """The entry of certificate.json about the kernel, if there is one: of the problem, or of features mapped before."""
+    if isinstance(problem, Mapped):
+        return {} if problem.quality is None else {"kernel": {"certifies": CERTIFIES, **problem.quality._asdict()}}
+    if preprocessing.map is None:
         return {}
-    return {"kernel": {"certifies": CERTIFIES, **problem.quality._asdict()}}
+    return {"kernel": {"certifies": CERTIFIES_PREPARED, **preprocessing.map.quality._asdict()}}
 
 
 def check_takes_map(problem: Problem) -> None:
@@ -72,6 +79,12 @@ def check_takes_map(problem: Problem) -> None:
         raise InputError(
             f"a {problem.kind} problem takes no [kernel]: its weights are not those of one row of features"
         )
+
+
+def check_not_mapped(dataset: TrainingData) -> None:
+    """Refuse a kernel of features that are those of a kernel already."""
+    if isinstance(dataset, Dataset) and MAP_TEXT in dataset.layout.texts:
+        raise InputError(f"{dataset.location}: its features were mapped by `prepare --map`; leave the kernel out")
 
 
 def unmapped(problem: Problem) -> Problem:

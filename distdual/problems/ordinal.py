@@ -38,6 +38,7 @@ class Ordinal(Problem):
     kind: ClassVar[str] = "ordinal"
     data_spec: ClassVar[DataSpec] = DataSpec()
     estimator: ClassVar[str | None] = "OrdinalSVC"
+    takes_map: ClassVar[bool] = True
 
     n_features: int
     classes: tuple[str, ...]

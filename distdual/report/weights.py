@@ -32,6 +32,8 @@ def largest_weights(model: Model, most: int = MOST_SHOWN) -> list[Weight]:
     """
     if model.problem.estimator not in LINEAR_ESTIMATORS or isinstance(model.problem, Mapped | Expanded):
         return []
+    if model.preprocessing is not None and model.preprocessing.map is not None:
+        return []
     about = model.problem.describe()
     n_features, classes = about["n_features"], about["classes"]
     of_class: Floats = model.w.reshape(-1, n_features + (about["bias"] != 0))[:, :n_features]

@@ -174,16 +174,21 @@ def test_a_problem_whose_examples_are_not_rows_takes_no_kernel() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["multiclass", "regression", "chain"])
+@pytest.mark.parametrize("kind", ["multiclass", "regression", "chain", "ranking", "ordinal"])
 def test_every_problem_of_rows_takes_a_kernel(kind: str, tmp_path: Path) -> None:
     radius = (X.astype(np.float64) ** 2).sum(axis=1)
     y = radius if kind == "regression" else np.digitize(radius, [1.5, 4.0])
-    lengths = np.full(30, 5) if kind == "chain" else None
+    lengths = np.full(30, 5) if kind in ("chain", "ranking") else None
     prepare_arrays(X, y, str(tmp_path / "data"), kind, lengths=lengths, shard_bytes=600)
     found = train(told(tmp_path, problem={"kind": kind}, solver={"gap": 1e-2, "C": 1.0})).certificate
     assert found["certified"], found["reason"]
     assert verify(str(tmp_path / "model")).findings == ()
-    assert distdual.predict(str(tmp_path / "model"), str(tmp_path / "data")).score
+    found_score = distdual.predict(str(tmp_path / "model"), str(tmp_path / "data")).score
+    assert found_score is not None
+    if kind == "ranking":
+        assert found_score["pairwise_accuracy"] > 0.9
+    if kind == "ordinal":
+        assert found_score["accuracy"] > 0.85
 
 
 class TestEstimators:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from distdual.data.data_spec import DataSpec
+from distdual.data.data_spec import DataSpec, OwnFormat
 from distdual.data.layout import STRUCTURES
 from distdual.data.prepare.open_sources import FORMATS, OWN_FORMATS, TABLE_FORMATS, Files, file_sources, labelled_or_not
 from distdual.data.prepare.partition_writer import takes_partitions, write_partitions
@@ -72,7 +72,7 @@ def prepare(
     With `unlabelled`, it may be predicted on a cluster, and nothing else: labels and weights are left out.
 
     `storage_options` are for those places that are given as the text of a remote URL. The other options are those of
-    `Options`: shard_bytes, shuffle, test_fraction, scale, n_features, compress, overwrite, unlabelled, append; and
+    `Options`: shard_bytes, shuffle, test_fraction, scale, map, n_features, compress, overwrite, unlabelled, append; and
     those of the problem's own file format, such as `TreeOptions`. If anything fails, `dest` is as it was.
     """
     spec = data_spec(kind)
@@ -110,7 +110,7 @@ def prepare(
                 files, templates, None if vocabulary is None else as_location(vocabulary, storage_options)
             )
     elif own_format is not None:
-        check_labels_wanted(chosen, f"{own_format.holds} tell their labels")
+        check_own_format(chosen, own_format)
         if format not in (None, own_format.name) or label_files:
             raise InputError(
                 f"a {kind} problem reads {own_format.holds} alone: format {own_format.name}, no files of labels"
@@ -177,8 +177,8 @@ def prepare_arrays(
 
     On a Dask cluster, the workers write the partitions of Dask arrays that they hold or compute, at the same time; not
     persisted, partitions are computed twice. A place on a disk must be one that all of them share. Neighbouring small
-    partitions share a shard, large ones are cut. With shuffle, test_fraction, unit-variance, n_features, like, append
-    or margin, and where lengths of chunks are unknown, one chunk after another comes to this process instead.
+    partitions share a shard, large ones are cut. With shuffle, test_fraction, unit-variance, map, n_features, like,
+    append or margin, and where lengths of chunks are unknown, one chunk after another comes to this process instead.
 
     For a chain, `x` and `y` are lists with an array a sequence, or have a row a token and `lengths` says how many
     tokens each sequence has; `cost` has an entry for each sequence. A latent problem has bags for sequences and
@@ -235,7 +235,7 @@ def check_structures(
 ) -> None:
     """Refuse options that have a meaning for features only."""
     check_labels_wanted(options, "structures need no labels")
-    told = options.scale != "none" or options.n_features is not None
+    told = options.scale != "none" or options.n_features is not None or options.map is not None
     if told or labels or (known is not None and not options.append) or any(other is not None for other in others):
         raise InputError(f"{kind} data have arrays of their own: leave options about features and labels out")
 
@@ -273,6 +273,8 @@ def written(opened: Opened, place: Location, options: Options, known: Like | Non
         opened = without_labels(opened)
     if known is None:
         return write(opened, place, options)
+    if options.map is not None:
+        raise InputError(f"{known.name} decides how features are mapped; leave map out")
     if options.scale not in ("none", known.preprocessing.scale):
         raise InputError(f"{known.name} decides the scale, {known.preprocessing.scale}; leave {options.scale} out")
     labels = () if options.unlabelled else opened.attached.labels or known.labels
@@ -292,6 +294,12 @@ def without_labels(opened: Opened) -> Opened:
         )
 
     return opened._replace(sources=[bare(source) for source in opened.sources])
+
+
+def check_own_format(options: Options, own_format: OwnFormat) -> None:
+    check_labels_wanted(options, f"{own_format.holds} tell their labels")
+    if options.map is not None:
+        raise InputError(f"{own_format.holds} have no rows of features to map; leave map out")
 
 
 def check_labels_wanted(options: Options, why: str) -> None:

@@ -92,7 +92,7 @@ def write_partitions(x: Any, y: Any, cost: Any, dest: Location, options: Options
     place, shard_bytes = dest.patient(RETRY_SECONDS), options.shard_bytes or SHARD_BYTES
     made = Preprocessing(options.scale)
     with claimed(dest) as claim:
-        scaled = delayed(made.scaled, pure=False)
+        scaled = delayed(made.converted, pure=False)
         blocks = [scaled(block, f"partition {number}") for number, block in enumerate(delayed_blocks(x, y, cost))]
         plan = delayed(partial(plan_partition, options.kind, shard_bytes, width=int(x.shape[1])), pure=False)
         plans = compute(*map(plan, blocks))

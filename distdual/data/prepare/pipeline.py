@@ -13,16 +13,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distdual.config import RETRY_SECONDS
+from distdual.config import RETRY_SECONDS, KernelConfig
 from distdual.data.data_spec import form_name
-from distdual.data.dataset import open_dataset
-from distdual.data.layout import SCALE
+from distdual.data.dataset import Dataset, open_dataset
+from distdual.data.layout import MAP_TEXT, SCALE
 from distdual.data.prepare.appender import Appender
 from distdual.data.prepare.destination import found_at
 from distdual.data.prepare.shard_cuts import SHARD_BYTES
 from distdual.data.prepare.shuffle import BUDGET_BYTES, Shuffler
 from distdual.data.prepare.writer import DatasetWriter
 from distdual.data.prepare_options import Options, TestMask
+from distdual.data.preprocess.draw_map import MapDraw
+from distdual.data.preprocess.map_text import StoredMap, map_text
 from distdual.data.preprocess.preprocessing import Preprocessing
 from distdual.data.preprocess.scale import ColumnSpread, write_factors
 from distdual.data.shard import Block
@@ -74,12 +76,13 @@ def write_claimed(
 ) -> tuple[Summary, ...]:
     sources = opened.sources
     there = open_dataset(dest) if options.append else None
-    made = like or own_preprocessing(opened, options)
+    made = like or own_preprocessing(opened, options, str(dest))
+    options = mapped_options(options, made, str(dest))
     attached = replace(
         opened.attached, scale=made.scale, texts={**opened.attached.texts, **made.texts}, recipe=made.recipe
     )
-    width = Width(options.n_features if there is None else there.n_features)
-    blocks = split_test(scale_blocks(checked_blocks(sources, width), made), options)
+    width = Width(raw_width(options, made, there))
+    blocks = split_test(converted_blocks(checked_blocks(sources, width), made), options)
     first = next(blocks, None)
     if first is None:
         raise InputError(f"{', '.join(source.name for source in sources)}: there are no examples")
@@ -90,7 +93,7 @@ def write_claimed(
         for part in parts:
             part.check_size(options.test_fraction)
         for part in parts:
-            part.finish(width.final(str(dest)))
+            part.finish(width.final(str(dest)) if made.map is None else made.map.feature_map.width)
         return tuple(part.summary() for part in parts)
 
 
@@ -159,9 +162,9 @@ class Width:
         return self.wanted or self.found
 
 
-def scale_blocks(blocks: Iterable[NamedBlock], made: Preprocessing) -> Iterator[Block]:
+def converted_blocks(blocks: Iterable[NamedBlock], made: Preprocessing) -> Iterator[Block]:
     for name, block in blocks:
-        yield made.scaled(block, name)
+        yield made.converted(block, name)
 
 
 def split_test(blocks: Iterable[Block], options: Options) -> Iterator[tuple[Block, ...]]:
@@ -176,13 +179,48 @@ def split_test(blocks: Iterable[Block], options: Options) -> Iterator[tuple[Bloc
         yield block.take(~chosen), block.take(chosen)
 
 
-def own_preprocessing(opened: Opened, options: Options) -> Preprocessing:
+def own_preprocessing(opened: Opened, options: Options, name: str) -> Preprocessing:
     """The preprocessing of a new data set, with factors of columns found in the sources if they are not known."""
     attached, texts = opened.attached, dict(opened.attached.texts)
     if options.scale == "unit-variance":
         factors = column_factors(opened.sources, options) if opened.factors is None else opened.factors
         texts[SCALE] = write_factors(factors)
-    return Preprocessing(options.scale, attached.recipe, texts)
+    made = Preprocessing(options.scale, attached.recipe, texts)
+    if options.kernel is None:
+        return made
+    stored = drawn_map(opened.sources, options, options.kernel, made, name)
+    return replace(made, texts={**texts, MAP_TEXT: map_text(stored)})
+
+
+def drawn_map(
+    sources: Sequence[Source], options: Options, kernel: KernelConfig, made: Preprocessing, name: str
+) -> StoredMap:
+    """The map of rows of the training part, scaled; one more pass over the sources."""
+    width, draw = Width(options.n_features), MapDraw(kernel, options.shuffle or 0)
+    for pair in split_test(converted_blocks(checked_blocks(sources, width), made), options):
+        if width.structured:
+            raise InputError(f"{name}: structures have no rows of features to map; leave map out")
+        draw.add(pair[0].x)
+    if not draw.n_rows:
+        raise InputError(f"{name}: there are no examples to draw landmarks from")
+    return draw.made(width.final(name), name)
+
+
+def raw_width(options: Options, made: Preprocessing, there: Dataset | None) -> int | None:
+    """The features of the sources, where they are known."""
+    if made.map is not None:
+        return made.map.feature_map.n_inputs
+    return options.n_features if there is None else there.n_features
+
+
+def mapped_options(options: Options, made: Preprocessing, name: str) -> Options:
+    """With the number of features that are stored, if that is the one of a map."""
+    if made.map is None:
+        return options
+    takes, width = made.map.feature_map.n_inputs, made.map.feature_map.width
+    if options.n_features not in (None, takes):
+        raise InputError(f"{name}: n_features is {options.n_features}, but the map takes {takes}")
+    return replace(options, n_features=width)
 
 
 def column_factors(sources: Sequence[Source], options: Options) -> Floats:

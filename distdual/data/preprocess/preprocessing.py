@@ -13,9 +13,10 @@ from typing import Any
 import google_crc32c
 
 from distdual.data.dataset import Dataset
-from distdual.data.layout import COLUMNS, SCALE, VOCABULARY
+from distdual.data.layout import COLUMNS, MAP_TEXT, SCALE, VOCABULARY
 from distdual.data.prepare_options import SCALES
 from distdual.data.preprocess.columns import Columns, columns_from
+from distdual.data.preprocess.map_text import StoredMap, map_from
 from distdual.data.preprocess.scale import read_factors, scale_columns, scale_rows
 from distdual.data.shard import Block
 from distdual.data.sources.base import Attached
@@ -24,7 +25,7 @@ from distdual.errors import InputError
 from distdual.kernels.rows import Floats
 
 SUBFOLDER = "preprocessing"  # of a model
-TEXTS = (VOCABULARY, SCALE, COLUMNS)  # the texts of a data set that belong to it
+TEXTS = (VOCABULARY, SCALE, COLUMNS, MAP_TEXT)  # the texts of a data set that belong to it
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,15 @@ class Preprocessing:
         return columns_from(self.texts[COLUMNS]) if COLUMNS in self.texts else None
 
     @cached_property
+    def map(self) -> StoredMap | None:
+        """The map that makes features of scaled rows, if there is one."""
+        return map_from(self.texts[MAP_TEXT]) if MAP_TEXT in self.texts else None
+
+    @cached_property
     def feature_names(self) -> tuple[str, ...] | None:
         """The name of each feature, where features have names."""
+        if MAP_TEXT in self.texts:
+            return None
         if self.columns is not None:
             return self.columns.feature_names
         return tuple(self.texts[VOCABULARY].split("\n")[:-1]) if VOCABULARY in self.texts else None
@@ -65,8 +73,12 @@ class Preprocessing:
         """What a data set that is prepared in the same way keeps."""
         return Attached(dict(self.recipe), dict(self.texts), labels, self.scale)
 
-    def scaled(self, block: Block, name: str) -> Block:
-        """Raw features on the scale of the training data."""
+    def converted(self, block: Block, name: str) -> Block:
+        """Raw features as the training data have them: scaled, and mapped if there is a map."""
+        found = self._scaled(block, name)
+        return found if self.map is None else self.map.mapped(found, name)
+
+    def _scaled(self, block: Block, name: str) -> Block:
         if self.factors is not None:
             return scale_columns(block, self.factors, name)
         return scale_rows(block) if self.scale == "unit-rows" else block
@@ -85,7 +97,7 @@ RAW = Preprocessing()
 
 def text_file(text: str) -> str:
     """The file of a model folder that holds a text."""
-    return f"{SUBFOLDER}/{text}.{'json' if text == COLUMNS else 'txt'}"
+    return f"{SUBFOLDER}/{text}.{'json' if text in (COLUMNS, MAP_TEXT) else 'txt'}"
 
 
 def fingerprint_of(scale: str, recipe: Mapping[str, Any], sums: Mapping[str, int]) -> str:
@@ -145,5 +157,6 @@ def in_words(scale: str, texts: Mapping[str, Any], fingerprint: str) -> str:
     """How features were made, for messages."""
     if fingerprint == "none":
         return "unchanged features (scale none)"
-    named = [word for name, word in ((COLUMNS, "columns"), (VOCABULARY, "a vocabulary")) if name in texts]
+    words = ((COLUMNS, "columns"), (VOCABULARY, "a vocabulary"), (MAP_TEXT, "a feature map"))
+    named = [word for name, word in words if name in texts]
     return f"{' and '.join([*named, f'scale {scale}'])} (fingerprint {fingerprint})"

@@ -15,14 +15,15 @@ class Like(NamedTuple):
     name: str
     preprocessing: Preprocessing
     labels: tuple[str, ...]
-    n_features: int
+    n_features: int  # of rows before a map
 
 
 def read_like(place: Location) -> Like:
     """The preprocessing of the data set or the model at `place`."""
     if not place.exists("model.json"):
         dataset = open_dataset(place)
-        return Like(str(place), of_dataset(dataset), dataset.layout.labels, dataset.n_features)
+        made = of_dataset(dataset)
+        return Like(str(place), made, dataset.layout.labels, features_before_map(made, dataset.n_features))
     try:
         about = parsed_json(place.read("model.json"))
         found = of_model(place, about)
@@ -33,4 +34,14 @@ def read_like(place: Location) -> Like:
         raise InputError(f"{place}/model.json: is damaged ({error})") from None
     if found is None:
         raise InputError(f"{place}: the model does not record how its data were prepared; name the data set instead")
-    return Like(str(place), found, labels, n_features)
+    return Like(str(place), found, labels, features_before_map(found, n_features))
+
+
+def features_before_map(made: Preprocessing, n_features: int) -> int:
+    """The number of features before a map, if there is one."""
+    return n_features if made.map is None else made.map.feature_map.n_inputs
+
+
+def features_after_map(made: Preprocessing, n_features: int) -> int:
+    """The number of features after a map, if there is one."""
+    return n_features if made.map is None else made.map.feature_map.width

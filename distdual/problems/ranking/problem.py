@@ -37,6 +37,7 @@ class Ranking(Problem):
     kind: ClassVar[str] = "ranking"
     data_spec: ClassVar[DataSpec] = DataSpec(examples="queries", labels="targets")
     estimator: ClassVar[str | None] = "SVMRank"
+    takes_map: ClassVar[bool] = True
     oracle_work: ClassVar[float] = 32.0
 
     n_features: int
