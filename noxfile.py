@@ -22,21 +22,21 @@ TESTS = ("pytest", "-n", "2", "--dist", "loadfile", "-q")
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
     """The fast tests; arguments after -- go to pytest."""
-    session.install("-e", ".[test]")
+    session.install("pip", "-e", ".[test]")
     session.run(*TESTS, *session.posargs)
 
 
 @nox.session(python=PYTHONS[0])
 def lowest(session: nox.Session) -> None:
     """The same with the lowest versions of direct dependencies."""
-    session.install("--resolution", "lowest-direct", "-e", ".[test]")
+    session.install("--resolution", "lowest-direct", "pip>=24", "-e", ".[test]")
     session.run(*TESTS, *session.posargs)
 
 
 @nox.session(python=PYTHONS[-1])
 def newest(session: nox.Session) -> None:
     """The same with the newest versions."""
-    session.install("--upgrade", "--prerelease", "if-necessary-or-explicit", "-e", ".[test]")
+    session.install("--upgrade", "--prerelease", "allow", "pip", "-e", ".[test]")
     session.run(*TESTS, *session.posargs)
 
 

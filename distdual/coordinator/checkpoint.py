@@ -304,7 +304,8 @@ def read_latent(found: dict[str, bytes], head: str) -> LatentState | None:
 
 def zipped(arrays: dict[str, NDArray[Any]]) -> bytes:
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
+    named: dict[str, Any] = arrays  # all of numbers; allow_pickle would be one more of them before NumPy 2.2
+    np.savez(buffer, **named)
     return buffer.getvalue()
 
 

@@ -83,16 +83,21 @@ def check_numbers(estimator: Any, X: Any) -> None:
     """Refuse data frames with columns that hold no numbers: the columns are named, as NumPy's own message does not."""
     if not hasattr(X, "dtypes") or not hasattr(X, "columns"):
         return
-    for name, dtype in zip(X.columns, X.dtypes, strict=True):
+    for at, (name, dtype) in enumerate(zip(X.columns, X.dtypes, strict=True)):
         levels = getattr(dtype, "categories", None)
         if getattr(getattr(levels, "dtype", None), "kind", "") in "biuf" and levels is not None:
             continue  # codes are numbers
-        if str(dtype).lower().startswith(NO_NUMBERS):
+        if str(dtype).lower().startswith(NO_NUMBERS) or holds_text(X, at, dtype):
             raise InputError(
                 f"{type(estimator).__name__}: column {str(name)!r} holds {dtype} values, not numbers; encode it in a "
                 "pipeline, for example with sklearn.preprocessing.OneHotEncoder, or prepare the table with "
                 "distdual.prepare_frame, which does so"
             )
+
+
+def holds_text(X: Any, at: int, dtype: Any) -> bool:
+    """Whether a column of Python objects has a text, which is how pandas before 3 keeps texts."""
+    return str(dtype) == "object" and any(isinstance(value, str) for value in X.iloc[:, at])
 
 
 def features_of(X: Any) -> Features:
