@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from distdual.kernels.jit import bare_kernel
+from distdual.kernels.jit import bare_kernel, inner_bare_kernel
 from distdual.kernels.rows import Floats, Int32s
 
 
-@bare_kernel
+@inner_bare_kernel
 def worst_example(b: Floats, h: Floats, label: Int32s, most: Floats, diagonal: Floats) -> int:
     """The example that a step of its own gains most, to second order; −1 if none gains."""
     best, at = 0.0, -1

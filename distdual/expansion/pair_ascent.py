@@ -9,7 +9,7 @@ information: Fan, Chen and Lin, 2005).
 
 from typing import Any
 
-from distdual.kernels.jit import bare_kernel, inlined_kernel
+from distdual.kernels.jit import bare_kernel, inlined_kernel, inner_bare_kernel
 from distdual.kernels.rows import Floats
 
 
@@ -54,7 +54,7 @@ def best_single(b: Floats, h: Floats, low: Floats, high: Floats, diagonal: Float
     return at
 
 
-@bare_kernel
+@inner_bare_kernel
 def best_partner(
     i: int, step: float, row: Any, b: Floats, h: Floats, low: Floats, high: Floats, diagonal: Floats, epsilon: float
 ) -> int:

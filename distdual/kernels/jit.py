@@ -30,6 +30,7 @@ CALLED_FROM_PYTHON: dict[str, Any] = {
 }
 COUNTING = {"_nrt": True}  # set everywhere: else a kernel inherits it from the first caller that compiles it
 BARE = {"_nrt": False}  # counting the references to arrays costs more than a narrow row: 110 ns a visit became 30
+INNER = {"no_cpython_wrapper": True}
 
 BOUNDSCHECK = os.environ.get("DISTDUAL_BOUNDSCHECK") == "1"  # for debugging: an index out of range is an IndexError
 CHECKED: dict[str, Any] = {"boundscheck": True} if BOUNDSCHECK else {}
@@ -55,7 +56,21 @@ def compiled(fn: F, **options: Any) -> F:
         file._version = (file._version, sources_of(fn.__module__))
     if hasattr(made, "get_call_template"):
         made.get_call_template = once_for_whole_numbers(made.get_call_template)
+    if options.get("no_cpython_wrapper") and hasattr(made, "add_overload"):
+        stay_python(made)
     return cast(F, made)
+
+
+def stay_python(made: Any) -> None:
+    """Let a call from Python run the function itself instead of jumping to code that is not there."""
+
+    def keep(found: Any) -> None:  # but do not offer it to Python
+        made.overloads[tuple(found.signature.args)] = found
+
+    def what_to_call(*_: Any, **__: Any) -> Any:
+        return made.py_func
+
+    made.add_overload, made._compile_for_args = keep, what_to_call
 
 
 @functools.cache
@@ -94,19 +109,29 @@ def kernel(fn: F) -> F:
     return compiled(fn, **FLAGS, **COUNTING)
 
 
-def bare_kernel(fn: F, *, inlined: bool = False) -> F:
+def bare_kernel(fn: F, **options: Any) -> F:
     """Compile `fn` without counting references to arrays: for loops that neither allocate nor return an array.
 
     Nor may such a kernel call one that returns an array, which would never be freed.
     """
     returned = fn.__annotations__["return"]
     assert all(part in SCALARS for part in getattr(returned, "__args__", (returned,))), f"{fn} may return an array"
-    return compiled(fn, **FLAGS, **BARE, forceinline=inlined)
+    return compiled(fn, **FLAGS, **BARE, **options)
+
+
+def inner_kernel(fn: F) -> F:
+    """A kernel that only kernels call: Numba spends tenths of a second on the code that Python would call it by."""
+    return compiled(fn, **FLAGS, **COUNTING, **INNER)
+
+
+def inner_bare_kernel(fn: F) -> F:
+    """A bare kernel that only kernels call."""
+    return bare_kernel(fn, **INNER)
 
 
 def inlined_kernel(fn: F) -> F:
-    """A bare kernel that becomes part of whoever calls it: to hand over a dozen arrays costs more than a narrow row."""
-    return bare_kernel(fn, inlined=True)
+    """An inner kernel that becomes part of its callers: to hand over a dozen arrays costs more than a narrow row."""
+    return bare_kernel(fn, forceinline=True, **INNER)
 
 
 def gather_kernel(fn: F) -> F:

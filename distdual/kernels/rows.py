@@ -26,9 +26,18 @@ Int32s = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 
 
-@bare_kernel
+def bits_of(values: NDArray[Any]) -> NDArray[Any]:
+    """The same memory as whole numbers: kernels that only move values are compiled once for each size of them."""
+    return values.view(f"i{values.itemsize}")
+
+
 def copy_runs(indptr: Ints, chosen: Ints, to: Ints, values: NDArray[Any], taken: NDArray[Any]) -> None:
     """Copy the values of run chosen_k to taken[to_k …]; fills `taken`."""
+    move_runs(indptr, chosen, to, bits_of(values), bits_of(taken))
+
+
+@bare_kernel
+def move_runs(indptr: Ints, chosen: Ints, to: Ints, values: NDArray[Any], taken: NDArray[Any]) -> None:
     for k in range(len(chosen)):
         own, there = taken[to[k] : to[k + 1]], values[indptr[chosen[k]] : indptr[chosen[k] + 1]]
         for j in range(len(own)):

@@ -11,6 +11,7 @@ active_set    the subproblem of one large group
 group_step    one ascent step on a group
 extrapolate   steps along the direction of several sweeps
 sweep         sweeps of coordinate ascent over groups
+climb         sweeps in turn over the groups that may still move
 tracking      new constraints of a stream, each followed by visits to random ones
 simplex_qp    the exact maximiser for a single slack group
 gap           the relative duality gap, and when it certifies

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.kernels.jit import bare_kernel, inlined_kernel, specialise
+from distdual.kernels.jit import bare_kernel, inlined_kernel, inner_bare_kernel, specialise
 from distdual.kernels.rows import Floats, Ints
 
 LARGE = 16  # fewest constraints of a large group
@@ -105,7 +105,7 @@ def solve_large(C: float, alpha: Floats, slots: Ints, scratch: LargeScratch) -> 
     return gain
 
 
-@bare_kernel
+@inner_bare_kernel
 def take_step(length: float, alpha: Floats, slots: Ints, m: int, scratch: LargeScratch) -> tuple[float, float]:
     """Move along scratch.step; return the gain in D, which is quadratic, and the growth of Σ α."""
     g, face, step = scratch.gradient[: len(slots)], scratch.face, scratch.step
@@ -121,7 +121,7 @@ def take_step(length: float, alpha: Floats, slots: Ints, m: int, scratch: LargeS
     return 0.5 * length * slope, moved
 
 
-@bare_kernel
+@inner_bare_kernel
 def newton_step(g: Floats, m: int, full: bool, scratch: LargeScratch) -> float:
     """Fill scratch.step with the step to the best point of the face, and return the multiplier of Σ α ≤ C.
 
@@ -157,7 +157,7 @@ def newton_step(g: Floats, m: int, full: bool, scratch: LargeScratch) -> float:
     return price
 
 
-@bare_kernel
+@inner_bare_kernel
 def back_solve(factor: Floats, m: int, x: Floats) -> None:
     """x ← (F Fᵀ)⁻¹ x, F the lower triangle."""
     for i in range(m):
@@ -187,7 +187,7 @@ def longest(
     return length, out, False
 
 
-@bare_kernel
+@inner_bare_kernel
 def joining(g: Floats, price: float, m: int, face: Ints) -> int:
     """Return the position outside the face with the largest gradient above `price`, or −1."""
     best, largest = -1, price

@@ -10,7 +10,7 @@ there, so α stays feasible and D never falls. Requires R(w) = 1/2 ||w||², wher
 
 import numpy as np
 
-from distdual.kernels.jit import bare_kernel
+from distdual.kernels.jit import bare_kernel, inner_bare_kernel
 from distdual.kernels.rows import Floats, Ints, Rows, add
 
 PACE = 4  # sweeps between two extrapolations
@@ -75,7 +75,7 @@ def stride(
     return gain if best <= 1.0 else gain * (2.0 * best - 1.0) / best**2
 
 
-@bare_kernel
+@inner_bare_kernel
 def best_length(linear: float, w: Floats, along: Floats) -> tuple[float, float]:
     """Return the t ≥ 0 that maximises t · linear − 1/2 ||w + t · along||², and the gain over t = 0."""
     slope, bend = linear, 0.0
@@ -87,7 +87,7 @@ def best_length(linear: float, w: Floats, along: Floats) -> tuple[float, float]:
     return slope / bend, 0.5 * slope * slope / bend
 
 
-@bare_kernel
+@inner_bare_kernel
 def longest_within(alpha: Floats, C: float, members: Ints, begin: int, end: int, before: Floats) -> float:
     """Return how many times a group can repeat the change of its α > 0 within its bounds."""
     used, rise, length = 0.0, 0.0, np.inf

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from distdual.kernels.jit import bare_kernel
 from distdual.kernels.row_copies import copied, copy_csr, copy_dense, copy_filled, lengths_summed
-from distdual.kernels.rows import CsrRows, DenseRows, Features, Ints, OuterRows, ReferredRows, as_dense
+from distdual.kernels.rows import CsrRows, DenseRows, Features, Ints, OuterRows, ReferredRows, as_dense, bits_of
 
 AHEAD = 4  # factor by which buffers exceed the current need
 ASIDE = 2**30  # most bytes reserved for expected entries
@@ -240,9 +240,14 @@ def keep_ragged(indptr: Growing, which: Ints, *columns: Growing) -> None:
     indptr.fill(np.concatenate([[0], np.cumsum(end - begin)]))
 
 
-@bare_kernel
 def close_up(values: NDArray[Any], begin: Ints, end: Ints) -> int:
-    """Move these runs, given in ascending order, to the front, one after the other; return where they end.
+    """Move these runs, given in ascending order, to the front, one after the other; return where they end."""
+    return move_up(bits_of(values), begin, end)
+
+
+@bare_kernel
+def move_up(values: NDArray[Any], begin: Ints, end: Ints) -> int:
+    """The same for whole numbers.
 
     In place: a copy of all rows of a large cache takes longer than to compute on them, as its memory is new.
     """

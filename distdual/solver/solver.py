@@ -12,21 +12,13 @@ from distdual.problems.base import Constraints, Magnitude
 from distdual.solver.ascent_plan import UNLIMITED_SWEEPS, Ascent
 from distdual.solver.balance import Balanced, balanced_dual, better, last_column, scaled_to_balance
 from distdual.solver.cache import ConstraintCache, View
+from distdual.solver.climb import NO_MEAN, climb, sweep
 from distdual.solver.extrapolate import PACE
 from distdual.solver.gap import relative_gap
 from distdual.solver.growable import ROOM, Room
 from distdual.solver.proven import Mass, dual, lower_bound
 from distdual.solver.regularizer import Prior
-from distdual.solver.sweep import (
-    add_rows,
-    cache_loss,
-    climb_shared,
-    climb_single,
-    group_losses,
-    shuffle_runs,
-    sweep_shared,
-    sweep_single,
-)
+from distdual.solver.sweep import add_rows, group_losses
 from distdual.solver.tracking import track
 
 NEARLY = 4.0  # multiple of the tolerance that UB′ may be when the gap is within it
@@ -34,7 +26,6 @@ MOST_OFF = 100.0  # largest ratio of the gap to that of UB′ for UB′ to be us
 MIN_CHUNK = 32  # new constraints of groups between visits, to spare calls
 SWEEP_WORK = 1000  # fixed cost of a sweep, in updates
 EASY = 16.0  # mean C ||x||² of the first stage on the way to a large C: about as many visits take α from 0 to C
-NO_MEAN: Floats = np.empty(0)
 SAVED_ARRAYS = ("v", "w", "mean", "average", "random")
 SAVED_NUMBERS = ("n_averaged", "updates", "lower", "rounding", "claim", "reached", "trust", "stage")
 
@@ -194,15 +185,9 @@ class Solver:
 
     def _sweep_active(self, full: SweepResult) -> tuple[float, int]:
         """Sweep over the active groups while that pays; return gain and work, including the full sweep."""
-        view, n = self._arrays(), self.cache.n_groups
-        columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
-        pace = PACE if self.prior.plain else 0
-        rest: Any = (full.active, self.random, self.w, self.v, full.gain, n + SWEEP_WORK, pace)
-        if self.cache.single:
-            gain, work = climb_single(*columns, view.most, *rest)
-        else:
-            groups = (view.capacity, view.members, view.group_indptr, view.scratch)
-            gain, work = climb_shared(*columns, *groups, *rest)
+        n, pace = self.cache.n_groups, PACE if self.prior.plain else 0
+        moving = (self.random, self.w, self.v)
+        gain, work = climb(self._arrays(), full.active, *moving, full.gain, n + SWEEP_WORK, pace)
         self.updates += work - n - SWEEP_WORK
         return gain, work
 
@@ -299,17 +284,20 @@ class Solver:
         """Return the loss at w over the cached constraints."""
         if not len(self.cache):
             return 0.0
-        view = self._arrays()
-        return cache_loss(view.rows, view.margin, view.members, view.group_indptr, view.capacity, w)
+        return float(self._group_losses(w).sum())
 
     def losses_between(self, w: Floats, first: Ints, *, together: bool) -> Floats:
         """The loss at w over the cached constraints of each shard, or of all together."""
         cuts = np.searchsorted(self.cache.group_example, first[[0, -1]] if together else first)
         if not len(self.cache):
             return np.zeros(len(cuts) - 1)
-        view, each = self._arrays(), np.zeros(self.cache.n_groups + 1)
-        group_losses(view.rows, view.margin, view.members, view.group_indptr, view.capacity, w, each)
+        each = np.append(self._group_losses(w), 0.0)
         return np.where(cuts[1:] > cuts[:-1], np.add.reduceat(each, cuts)[:-1], 0.0)
+
+    def _group_losses(self, w: Floats) -> Floats:
+        view, losses = self._arrays(), np.empty(self.cache.n_groups)
+        group_losses(view.rows, view.margin, view.members, view.group_indptr, view.capacity, w, losses)
+        return losses
 
     def start_from(self, constraints: Constraints, alpha: Floats, references: Sequence[Ints] = ()) -> None:
         """Insert constraints with their α, which the caller has made feasible."""
@@ -430,18 +418,10 @@ class Solver:
 
     def sweep(self, chosen: Ints, mean: Floats = NO_MEAN) -> SweepResult:
         """Sweep once over the chosen groups, or slots where no slack is shared; fill `mean` with the average w."""
-        view = self._arrays()
-        active, order = np.empty(len(chosen), dtype=np.int64), shuffle_runs(chosen, self.random)
-        columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
-        if self.cache.single:
-            found = sweep_single(*columns, view.most, order, self.w, self.v, active, mean)
-        else:
-            groups = (view.capacity, view.members, view.group_indptr, view.scratch)
-            found = sweep_shared(*columns, *groups, order, self.w, self.v, active, mean)
-        gain, loss, n_active = found
+        gain, loss, active = sweep(self._arrays(), chosen, self.random, self.w, self.v, mean)
         self.updates += len(chosen)
         penalty = self.prior.penalty(self.w) + self.prior.off_centre(self.w)
-        return SweepResult(gain, penalty + loss, active[:n_active])
+        return SweepResult(gain, penalty + loss, active)
 
     def dual_objective(self) -> float:
         """Return D(α) at the current v, which is free of accumulated rounding only after `bound`."""

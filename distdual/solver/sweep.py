@@ -11,21 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from distdual.kernels.jit import bare_kernel, fetch, inlined_kernel, kernel
+from distdual.kernels.jit import bare_kernel, fetch, inlined_kernel, inner_kernel, kernel
 from distdual.kernels.rows import Floats, Ints, Rows, add, dot, fetch_row
 from distdual.solver.active_set import AnyScratch
-from distdual.solver.extrapolate import WIDEST, remember, stride
 from distdual.solver.group_step import improve, improve_alone
 from distdual.solver.metric import Space
 
 RUN = 16  # most neighbours per run
 FEW = 64  # fewest runs of more than one group
-CLIMB = 100  # most sweeps over active groups before a full one: rounding can feign gains forever
 SOON = 8  # visits ahead to prefetch rows, as memory latency is that of several visits
 QUARTERS = 4  # parts of a sweep, after each of which w is averaged
 
 
-@kernel
+@inner_kernel
 def counted_up(n: int) -> Ints:
     """0 … n − 1. To compile np.arange takes half a second."""
     found = np.empty(n, dtype=np.int64)
@@ -45,7 +43,7 @@ def shuffle_runs(chosen: Ints, random: Any) -> Ints:
         random[0] ^= random[0] >> np.uint64(27)
         j = np.int64((random[0] * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(33)) % (i + 1)
         runs[i], runs[j] = runs[j], runs[i]
-    order, at = np.empty_like(chosen), 0
+    order, at = np.empty(len(chosen), dtype=np.int64), 0  # np.empty_like takes longer to compile
     for turn in range(len(runs)):
         for place in range(runs[turn] * run, min((runs[turn] + 1) * run, len(chosen))):
             order[at] = chosen[place]
@@ -155,94 +153,6 @@ def sweep_shared(
     return gain, loss, n_active
 
 
-@kernel
-def climb_single(
-    space: Space,
-    rows: Rows,
-    margin: Floats,
-    alpha: Floats,
-    curve: Floats,
-    capacity: Floats,
-    active: Ints,
-    random: Any,
-    w: Floats,
-    v: Floats,
-    gain: float,
-    work: int,
-    pace: int,
-) -> tuple[float, int]:
-    """Sweep over active slots while that gains more per visit than all so far; return total gain and work.
-
-    After every `pace` of them a stride, unless that is 0.
-    """
-    own = counted_up(len(alpha) + 1 if pace else 0)
-    left, no_mean, begun, striding = np.empty_like(active), np.empty(0), active, False
-    before, w_before = np.empty(len(alpha) if pace else 0), np.empty(len(w) if pace else 0)
-    for turn in range(CLIMB):
-        if not len(active):
-            break
-        if pace and turn % pace == 0:
-            striding = len(w) <= WIDEST * len(active)
-            if striding:
-                begun = active.copy()
-                remember(alpha, own, own, begun, before, w, w_before)
-        order, cost = shuffle_runs(active, random), len(active)
-        gained, _, n = sweep_single(space, rows, margin, alpha, curve, capacity, order, w, v, left, no_mean)
-        if striding and turn % pace == pace - 1:
-            gained += stride(rows, margin, alpha, capacity, own, own, begun, before, w, w_before)
-            cost += len(begun)
-        gain += gained
-        work += cost
-        if not (gained > 0.0 and gained * work > gain * cost):
-            break
-        active, left = left[:n], order
-    return gain, work
-
-
-@kernel
-def climb_shared(
-    space: Space,
-    rows: Rows,
-    margin: Floats,
-    alpha: Floats,
-    curve: Floats,
-    capacity: Floats,
-    members: Ints,
-    group_indptr: Ints,
-    scratch: AnyScratch,
-    active: Ints,
-    random: Any,
-    w: Floats,
-    v: Floats,
-    gain: float,
-    work: int,
-    pace: int,
-) -> tuple[float, int]:
-    """Sweep over active groups that share a slack, like `climb_single`."""
-    columns = (space, rows, margin, alpha, curve, capacity, members, group_indptr, scratch)
-    left, no_mean, begun, striding = np.empty_like(active), np.empty(0), active, False
-    before, w_before = np.empty(len(alpha) if pace else 0), np.empty(len(w) if pace else 0)
-    for turn in range(CLIMB):
-        if not len(active):
-            break
-        if pace and turn % pace == 0:
-            striding = len(w) <= WIDEST * len(active)
-            if striding:
-                begun = active.copy()
-                remember(alpha, members, group_indptr, begun, before, w, w_before)
-        order, cost = shuffle_runs(active, random), len(active)
-        gained, _, n = sweep_shared(*columns, order, w, v, left, no_mean)
-        if striding and turn % pace == pace - 1:
-            gained += stride(rows, margin, alpha, capacity, members, group_indptr, begun, before, w, w_before)
-            cost += len(begun)
-        gain += gained
-        work += cost
-        if not (gained > 0.0 and gained * work > gain * cost):
-            break
-        active, left = left[:n], order
-    return gain, work
-
-
 @bare_kernel
 def add_rows(rows: Rows, alpha: Floats, v: Floats) -> None:
     """Rebuild v ← Σ_k α_k x_k, so that rounding does not accumulate."""
@@ -260,19 +170,10 @@ def slacks(rows: Rows, margin: Floats, w: Floats, out: Floats) -> None:
 
 
 @bare_kernel
-def cache_loss(rows: Rows, margin: Floats, members: Ints, group_indptr: Ints, capacity: Floats, w: Floats) -> float:
-    """Σ_i C_i · max(0, max_k l_k − ⟨w, x_k⟩) over the cached constraints that have a slack, all at this w."""
-    loss = 0.0
-    for group in range(len(capacity)):
-        loss += group_loss(rows, margin, members, group_indptr, capacity, w, group)
-    return loss
-
-
-@bare_kernel
 def group_losses(
     rows: Rows, margin: Floats, members: Ints, group_indptr: Ints, capacity: Floats, w: Floats, losses: Floats
 ) -> None:
-    """The same of each group; fills `losses`."""
+    """C_i · max(0, max_k l_k − ⟨w, x_k⟩) of each group that has a slack, all at this w; fills `losses`."""
     for group in range(len(capacity)):
         losses[group] = group_loss(rows, margin, members, group_indptr, capacity, w, group)
 

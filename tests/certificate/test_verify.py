@@ -331,3 +331,11 @@ def test_a_chunk_that_is_missing_is_an_error(place):
     (place.data / "x" / "c" / "1" / "0").unlink()
     with pytest.raises(InputError, match="shard 1, array 'x': the chunk is missing"):
         check(place)
+
+
+def test_of_a_model_whose_data_set_has_moved_it_says_how_to_name_it(tmp_path):
+    place = make(tmp_path)
+    moved = place.data.rename(tmp_path / "moved")
+    with pytest.raises(InputError, match="if the data set has moved since the training, name it: --data URL"):
+        verify(str(place.model))
+    assert verify(str(place.model), str(moved)).certified

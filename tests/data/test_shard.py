@@ -21,7 +21,7 @@ SELECTIONS = {
 @pytest.fixture(params=["compiled", "python"], autouse=True)
 def kernels(request, monkeypatch):
     if request.param == "python":
-        monkeypatch.setattr(row_formats, "copy_runs", row_formats.copy_runs.py_func)
+        monkeypatch.setattr(row_formats, "move_runs", row_formats.move_runs.py_func)
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])

@@ -8,6 +8,7 @@ from pathlib import Path
 from numba.core import types
 
 import distdual
+from distdual.kernels import jit
 from distdual.problems.parsing.cky import at
 from tests.shell import environment
 
@@ -45,3 +46,17 @@ def test_calls_with_constants_and_narrow_whole_numbers_share_what_is_compiled():
     for arguments in ((types.int32, types.literal(3), types.int64), (types.int64, types.int64, types.literal(4))):
         at.get_call_template(arguments, {})
     assert {signature.args for signature in at.nopython_signatures} == {(types.int64,) * 3}
+
+
+def test_a_kernel_for_kernels_alone_runs_in_python_if_python_calls_it_even_once_it_is_compiled():
+    @jit.inner_bare_kernel
+    def twice(x: float) -> float:
+        return 2.0 * x
+
+    @jit.bare_kernel
+    def twice_and_one(x: float) -> float:
+        return twice(x) + 1.0
+
+    for _ in range(2):
+        assert twice(1.5) == 3.0
+        assert twice_and_one(1.0) == 3.0

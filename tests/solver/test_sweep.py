@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distdual.solver import active_set as newton
+from distdual.solver import climb as climbs
 from distdual.solver import extrapolate as strides
 from distdual.solver import group_step as visits
 from distdual.solver import sweep as ascent
@@ -30,7 +31,7 @@ from tests.coordinator.midway import (
 
 @contextmanager
 def in_python() -> Iterator[None]:
-    modules = (each.__name__ for each in (ascent, visits, newton, strides))
+    modules = (each.__name__ for each in (ascent, climbs, visits, newton, strides))
     with python_kernels(*modules), np.errstate(over="ignore"):  # random numbers wrap around
         yield
 
@@ -235,43 +236,45 @@ def test_only_the_groups_visited_are_changed(seed, sizes):
 def test_the_loss_of_the_cache_and_the_sum_of_rows_are_those_written_out(sparse, seed, sizes):
     state = random_state(seed, sizes, sparse=sparse, fill=0.7)
     view = state.view
-    loss = ascent.cache_loss(view.rows, view.margin, view.members, view.group_indptr, view.capacity, state.w)
+    losses = np.empty(len(view.capacity))
+    ascent.group_losses(view.rows, view.margin, view.members, view.group_indptr, view.capacity, state.w, losses)
+    loss = losses.sum()
     assert loss == pytest.approx(naive.primal(state.program, state.w) - 0.5 * state.w @ state.w, rel=1e-10, abs=1e-10)
     v = np.full(len(state.w), 7.0)
     ascent.add_rows(view.rows, view.alpha, v)
     np.testing.assert_allclose(v, naive.weights(state.program, view.alpha), rtol=1e-12, atol=1e-12)
 
 
-def climb(state: State, gain: float, *, shared: bool) -> None:
+def climb(state: State, gain: float) -> None:
     """From a first sweep over 30 groups with this gain, of which one is still active."""
-    view = state.view
-    columns = (view.space, view.rows, view.margin, view.alpha, view.curve)
-    rest = (np.array([0]), random_numbers(), state.w, state.v, gain, 30, strides.PACE)
-    with in_python():  # a compiled loop could not be interrupted
-        if shared:
-            ascent.climb_shared(*columns, view.capacity, view.members, view.group_indptr, view.scratch, *rest)
-        else:
-            ascent.climb_single(*columns, view.most, *rest)
+    with in_python():
+        climbs.climb(state.view, np.array([0]), random_numbers(), state.w, state.v, gain, work=30, pace=strides.PACE)
+
+
+def test_groups_of_one_are_swept_by_slot_and_others_by_group():
+    alone = state_of([[2.0, 1.0], [1.0, 3.0]], [0.5, 1.0], [0, 1], [0.1, 0.1])
+    together = state_of([[2.0, 1.0], [1.0, 3.0]], [0.5, 1.0], [0, 0], [0.1])
+    assert climbs.is_single(alone.view)
+    assert not climbs.is_single(together.view)
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("shared", [False, True], ids=["slacks of their own", "shared slacks"])
 @pytest.mark.parametrize("gain", [-1e-30, 0.0, 1e-30, np.nan], ids=lambda gain: f"a gain of {gain}")
-def test_a_climb_that_gains_nothing_more_ends_after(gain, shared):
+def test_a_climb_that_gains_nothing_more_ends_after(gain):
     """The one α is free, so it stays active, and it is the best already."""
     state = state_of([[2.0, 1.0]], [0.5], [0], [0.1])
     sweep(state)
-    climb(state, gain, shared=shared)
+    climb(state, gain)
     state.check()
 
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("shared", [False, True], ids=["slacks of their own", "shared slacks"])
 def test_a_climb_ends_even_if_rounding_feigns_gains_for_ever_with(shared, monkeypatch):
-    state = state_of([[2.0, 1.0]], [0.5], [0], [0.1])
+    state = state_of([[2.0, 1.0]] * (1 + shared), [0.5] * (1 + shared), [0] * (1 + shared), [0.1])
     with in_python(), monkeypatch.context() as patch:
-        patch.setattr(ascent, "sweep_shared" if shared else "sweep_single", lambda *_: (1e-36, 0.0, 1))
-        climb(state, 4e-36, shared=shared)
+        patch.setattr(climbs, "sweep_shared" if shared else "sweep_single", lambda *_: (1e-36, 0.0, 1))
+        climb(state, 4e-36)
 
 
 @pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 100, 2000])

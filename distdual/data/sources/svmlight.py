@@ -15,7 +15,7 @@ from distdual.data.shard import Block
 from distdual.data.sources.open_file import BLOCK_BYTES, read_pieces
 from distdual.data.storage.location import Location
 from distdual.errors import InputError
-from distdual.kernels.jit import kernel
+from distdual.kernels.jit import inner_kernel, kernel
 from distdual.kernels.rows import CsrRows, Floats, Int32s, Ints, Singles
 
 Bytes = NDArray[np.uint8]
@@ -181,7 +181,7 @@ def parse_lines(
     return row, n_values, n_slow, GOOD, at
 
 
-@kernel
+@inner_kernel
 def parse_features(
     text: Bytes, at: int, indices: Int32s, values: Singles, n_values: int, slow: Ints, n_slow: int
 ) -> tuple[int, int, int, int]:
@@ -211,7 +211,7 @@ def parse_features(
     return n_values, n_slow, GOOD, at
 
 
-@kernel
+@inner_kernel
 def index_status(index: int, previous: int) -> int:
     if index > MAX_INDEX:
         return INDEX_LARGE
@@ -220,7 +220,7 @@ def index_status(index: int, previous: int) -> int:
     return REPEATED if index == previous else DISORDER
 
 
-@kernel
+@inner_kernel
 def scan_number(text: Bytes, at: int) -> tuple[float, int, int]:
     """Read a decimal number; return (value, end, status).
 
@@ -261,7 +261,7 @@ def scan_number(text: Bytes, at: int) -> tuple[float, int, int]:
     return (-value if negative else value), at, (GOOD if digits <= 15 else ROUGH)
 
 
-@kernel
+@inner_kernel
 def rounds_safely(value: float) -> bool:
     """Whether all numbers within a relative 2⁻⁵⁰ of `value` round to the same finite float32."""
     if abs(value) > 3e38:
@@ -270,7 +270,7 @@ def rounds_safely(value: float) -> bool:
     return bool(low == high)
 
 
-@kernel
+@inner_kernel
 def scan_digits(text: Bytes, at: int, mantissa: int, digits: int) -> tuple[int, int, int]:
     """Append digits to a mantissa; after its leading zeros it keeps the first 18, `digits` counts all."""
     while ZERO <= text[at] <= NINE:
@@ -282,7 +282,7 @@ def scan_digits(text: Bytes, at: int, mantissa: int, digits: int) -> tuple[int, 
     return mantissa, digits, at
 
 
-@kernel
+@inner_kernel
 def scan_integer(text: Bytes, at: int, most: int) -> tuple[int, int]:
     """Read digits; return (number, end), where all numbers beyond `most` come out as most + 1."""
     number = 0
@@ -292,7 +292,7 @@ def scan_integer(text: Bytes, at: int, most: int) -> tuple[int, int]:
     return number, at
 
 
-@kernel
+@inner_kernel
 def scan_qid(text: Bytes, at: int) -> tuple[int, int, int]:
     """Read `qid:N` if it stands here; return (N or NO_QID, end, status)."""
     if text[at] != 113:  # q
@@ -304,19 +304,19 @@ def scan_qid(text: Bytes, at: int) -> tuple[int, int, int]:
     return NO_QID, at, MALFORMED
 
 
-@kernel
+@inner_kernel
 def skip_blanks(text: Bytes, at: int) -> int:
     while is_blank(text[at]):
         at += 1
     return at
 
 
-@kernel
+@inner_kernel
 def is_blank(c: Any) -> bool:
     """Space, tab, vertical tab, form feed, or the carriage return of a Windows line end."""
     return c in (9, 32) or 11 <= c <= 13
 
 
-@kernel
+@inner_kernel
 def ends_token(c: Any) -> bool:
     return c in (NEWLINE, HASH) or is_blank(c)

@@ -6,7 +6,7 @@ every found path that agrees so far. The next best path is the best of one of th
 
 import numpy as np
 
-from distdual.kernels.jit import kernel
+from distdual.kernels.jit import inner_kernel, kernel
 from distdual.kernels.rows import Features, Floats, Int32s, Ints
 from distdual.problems.chain.viterbi import ChainWeights, PathRoom, best_path, longest_of, look_at, room_for
 
@@ -28,7 +28,7 @@ def find_k_best(x: Features, tokens: Ints, w: ChainWeights, paths: Int32s, value
                 paths[first + t, k] = found[k, t] if values[i, k] > -np.inf else -1
 
 
-@kernel
+@inner_kernel
 def k_best_of_one(
     n: int, w: ChainWeights, room: PathRoom, plain: Floats, found: Int32s, candidates: Floats, values: Floats
 ) -> None:
@@ -52,7 +52,7 @@ def k_best_of_one(
         changed = t + 1
 
 
-@kernel
+@inner_kernel
 def best_within(
     parent: int, t: int, n_found: int, n: int, w: ChainWeights, room: PathRoom, plain: Floats, found: Int32s
 ) -> float:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.kernels.jit import bare_kernel, kernel, specialise
+from distdual.kernels.jit import bare_kernel, inner_bare_kernel, inner_kernel, kernel, specialise
 from distdual.kernels.row_copies import narrowed
 from distdual.kernels.rows import CsrRows, DenseRows, Features, Floats, Int32s, Ints, is_dense
 
@@ -205,7 +205,7 @@ def _add_emissions(x: Any, first: Any, right: Any, found: Any, n_states: Any, co
     return dense if is_dense(x) else csr
 
 
-@kernel
+@inner_kernel
 def add_pairs(x: Features, first: int, right: Int32s, found: Int32s, shape: Shape, columns: Ints, parts: Floats) -> int:
     """±1 at pairs, triples, the start and the end of both paths where they differ, ±features at pairs; how many."""
     n, k, size, base = len(right), shape.n_states, 0, shape.n_states * shape.n_features
@@ -235,7 +235,7 @@ def add_pairs(x: Features, first: int, right: Int32s, found: Int32s, shape: Shap
     return size
 
 
-@bare_kernel
+@inner_bare_kernel
 def add_two(right: int, found: int, value: float, size: int, columns: Ints, parts: Floats) -> int:
     """+value at one column and −value at another, at place `size`; returns the next place."""
     columns[size], parts[size] = right, value
@@ -243,7 +243,7 @@ def add_two(right: int, found: int, value: float, size: int, columns: Ints, part
     return size + 2
 
 
-@kernel
+@inner_kernel
 def write_merged(columns: Ints, parts: Floats, scale: float, at: int, indices: Any, values: Any) -> int:
     """Sort by column, add up what names the same one, and write what is not 0 from place `at` on; returns the end.
 

@@ -5,7 +5,7 @@ Chains with weights for pairs of neighbouring tags alone, and one cost for all t
 
 import numpy as np
 
-from distdual.kernels.jit import kernel
+from distdual.kernels.jit import inner_kernel, kernel
 from distdual.kernels.rows import Features, Floats, Int32s, Ints
 from distdual.problems.chain.viterbi import ChainWeights, PathRoom, ahead_of, all_finite, extend, fill_scores, room_for
 
@@ -45,7 +45,7 @@ def find_slack_rescaled(
                 found[:] = path[:n]
 
 
-@kernel
+@inner_kernel
 def forward_by_errors(w: ChainWeights, room: PathRoom, right: Int32s, forward: Floats, back: Int32s) -> Floats:
     """(h, k) the best score of a path that ends in k with h tags wrong; −∞ where there is none. Fills `back`."""
     scores, new, at = room.scores, room.reach[0], room.reach[1]
@@ -67,7 +67,7 @@ def forward_by_errors(w: ChainWeights, room: PathRoom, right: Int32s, forward: F
     return best
 
 
-@kernel
+@inner_kernel
 def best_end(best: Floats, end: Floats) -> int:
     last = 0
     for k in range(len(end)):
@@ -76,7 +76,7 @@ def best_end(best: Floats, end: Floats) -> int:
     return last
 
 
-@kernel
+@inner_kernel
 def follow_back(back: Int32s, n: int, wrong: int, last: int, right: Int32s, path: Int32s) -> None:
     """The path that ends in `last` with so many wrong tags."""
     k = last

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distdual.kernels.jit import kernel
+from distdual.kernels.jit import inner_kernel, kernel
 from distdual.kernels.rows import Int32s, Ints
 
 TAG = re.compile(r"O|[BI]-.+", re.DOTALL)
@@ -65,7 +65,7 @@ def count_spans(place: Ints, types: Ints, tokens: Ints, y: Int32s, predicted: In
     return right, there, found
 
 
-@kernel
+@inner_kernel
 def step_span(place: Ints, types: Ints, tags: Int32s, t: int, first: bool, over: bool) -> tuple[bool, bool]:
     """Whether a span ends just before token t, and whether one begins at it; `over` is true past the last token."""
     within = not first and place[tags[t - 1]] != OUTSIDE

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.kernels.jit import inlined_kernel, kernel, specialise
+from distdual.kernels.jit import inlined_kernel, inner_kernel, kernel, specialise
 from distdual.kernels.rows import (
     TWELVE,
     DenseRows,
@@ -111,7 +111,7 @@ def find_own(x: Features, y: Int32s, tokens: Ints, w: ChainWeights, m: int, path
         best_path(n, w, room, found)
 
 
-@kernel
+@inner_kernel
 def room_for(tokens: Ints, w: ChainWeights) -> PathRoom:
     n, n_states = longest_of(tokens), w.emission.shape[1]
     width = n_states * n_states if len(w.triples) else n_states
@@ -127,19 +127,27 @@ def room_for(tokens: Ints, w: ChainWeights) -> PathRoom:
         np.empty((2, n_states)),
     )
     if len(w.pairs):
-        room.pairs[0] = w.pairs
+        copy_pairs(w.pairs, room.pairs[0])
         find_range(w.pairs, room.low[0], room.high[0])
     for b in range(len(w.triples)):
         find_range(w.triples[b], room.low_three[b], room.high_three[b])
     return room
 
 
-@kernel
+@inner_kernel
 def longest_of(tokens: Ints) -> int:
     longest = 0
     for i in range(len(tokens) - 1):
         longest = max(longest, tokens[i + 1] - tokens[i])
     return longest
+
+
+@inlined_kernel
+def copy_pairs(pairs: Floats, out: Floats) -> None:
+    """out ← pairs. As an assignment it takes two seconds to compile, for what it may raise."""
+    for j in range(len(pairs)):
+        for k in range(pairs.shape[1]):
+            out[j, k] = pairs[j, k]
 
 
 @inlined_kernel
@@ -152,14 +160,14 @@ def find_range(pairs: Floats, low: Floats, high: Floats) -> None:
         low[j], high[j] = least, most
 
 
-@kernel
+@inner_kernel
 def look_at(x: Features, first: int, n: int, w: ChainWeights, room: PathRoom) -> None:
     """The scores of tokens first … first + n − 1 and of their pairs."""
     fill_scores(x, first, n, w.emission, room.scores)
     if len(w.observed):
         n_states = w.emission.shape[1]
         for t in range(1, n):
-            room.pairs[t] = w.pairs
+            copy_pairs(w.pairs, room.pairs[t])
             add_observed(x, first + t, w.observed, room.pairs[t].reshape(n_states * n_states))
             find_range(room.pairs[t], room.low[t], room.high[t])
 
@@ -227,7 +235,7 @@ def add_scaled(scale: float, row: Floats, out: Floats) -> None:
         out[k] += scale * row[k]
 
 
-@kernel
+@inner_kernel
 def best_path(n: int, w: ChainWeights, room: PathRoom, path: Int32s) -> float:
     """The states of the best path into `path`; returns its score, −∞ if there is none.
 
@@ -257,7 +265,7 @@ def best_path(n: int, w: ChainWeights, room: PathRoom, path: Int32s) -> float:
     return float(top)
 
 
-@kernel
+@inner_kernel
 def best_path_of_three(n: int, w: ChainWeights, room: PathRoom, path: Int32s) -> float:
     """The same with triples, for two tokens or more, over the last two states a and b.
 
@@ -323,7 +331,7 @@ def extend(best: Floats, pairs: Floats, low: Floats, high: Floats, new: Floats, 
             at[k] = number if better else at[k]
 
 
-@kernel
+@inner_kernel
 def all_finite(scores: Floats, n: int) -> bool:
     """Whether the scores of the first n tokens are finite; a NaN would lose every comparison."""
     for t in range(n):
@@ -333,7 +341,7 @@ def all_finite(scores: Floats, n: int) -> bool:
     return True
 
 
-@kernel
+@inner_kernel
 def ahead_of(w: ChainWeights, room: PathRoom, right: Int32s, found: Int32s) -> float:
     """How far the path found is ahead of the right one, from where they differ only: 0 if they are the same."""
     n, scores = len(right), room.scores

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distdual.kernels.jit import bare_kernel, kernel
+from distdual.kernels.jit import inner_bare_kernel, inner_kernel, kernel
 from distdual.kernels.rows import Bools, Int32s, Ints
 
 NOBODY, TERMINAL, ORPHAN = -1, -2, -3  # in place of the arc to a node's parent
@@ -70,7 +70,7 @@ def maximum_flow(edges: Ints, capacity: Ints, terminal: Ints, reached: Bools) ->
     return int(total)
 
 
-@kernel
+@inner_kernel
 def new_flow(edges: Ints, capacity: Ints, terminal: Ints) -> Network:
     n, m = len(terminal), len(edges)
     begin, left = np.zeros(n + 1, np.int32), np.empty(2 * m, np.int64)
@@ -92,12 +92,12 @@ def new_flow(edges: Ints, capacity: Ints, terminal: Ints) -> Network:
     return Network(arcs, begin, head, left, terminal, parent, sink, np.zeros(n, np.int64), np.zeros(n, np.int64))
 
 
-@kernel
+@inner_kernel
 def new_queue(n: int) -> Queue:
     return Queue(np.empty(n + 1, np.int32), np.zeros(2, np.int64), np.zeros(n, np.bool_))
 
 
-@bare_kernel
+@inner_bare_kernel
 def enqueue(queue: Queue, node: int) -> None:
     if not queue.inside[node]:
         queue.inside[node] = True
@@ -105,7 +105,7 @@ def enqueue(queue: Queue, node: int) -> None:
         queue.ends[1] = (queue.ends[1] + 1) % len(queue.nodes)
 
 
-@bare_kernel
+@inner_bare_kernel
 def dequeue(queue: Queue) -> int:
     node = queue.nodes[queue.ends[0]]
     queue.ends[0] = (queue.ends[0] + 1) % len(queue.nodes)
@@ -113,7 +113,7 @@ def dequeue(queue: Queue) -> int:
     return int(node)
 
 
-@bare_kernel
+@inner_bare_kernel
 def take_connected(flow: Network, active: Queue) -> int:
     """The next active node that is still in a tree, −1 if there is none."""
     while active.ends[0] != active.ends[1]:
@@ -123,7 +123,7 @@ def take_connected(flow: Network, active: Queue) -> int:
     return -1
 
 
-@bare_kernel
+@inner_bare_kernel
 def grow(flow: Network, active: Queue, i: int) -> int:
     """Take the free neighbours of node i into its tree; returns an arc from the source's tree to the sink's, or −1."""
     into_sink = flow.sink[i]
@@ -145,7 +145,7 @@ def grow(flow: Network, active: Queue, i: int) -> int:
     return -1
 
 
-@bare_kernel
+@inner_bare_kernel
 def augment(flow: Network, orphans: Queue, middle: int) -> int:
     """Push what fits through the path from the source over `middle` to the sink; returns how much."""
     most = flow.left[middle]
@@ -177,7 +177,7 @@ def augment(flow: Network, orphans: Queue, middle: int) -> int:
     return int(most)
 
 
-@bare_kernel
+@inner_bare_kernel
 def adopt(flow: Network, active: Queue, orphans: Queue, i: int, time: int) -> None:
     """Find the orphan i a parent that is connected with the terminal; without one, it leaves the tree."""
     into_sink, best, nearest = flow.sink[i], -1, FAR
@@ -204,7 +204,7 @@ def adopt(flow: Network, active: Queue, orphans: Queue, i: int, time: int) -> No
             enqueue(orphans, j)
 
 
-@bare_kernel
+@inner_bare_kernel
 def distance_of(flow: Network, i: int, time: int) -> int:
     """The distance of node i to its terminal, FAR if an orphan is on the way; notes it for all nodes on the way."""
     distance, k = 0, i

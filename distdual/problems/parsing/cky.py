@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distdual.kernels.jit import bare_kernel, kernel
+from distdual.kernels.jit import bare_kernel, inner_bare_kernel, inner_kernel
 from distdual.kernels.rows import Floats, Int32s, Ints
 from distdual.problems.parsing.derivation import Rules
 from distdual.problems.parsing.span_features import SpanScores, SpanWeights, new_span_scores, score_labels
@@ -68,7 +68,7 @@ def at(i: int, j: int, n: int) -> int:
     return (j - i - 1) * (n + 1) - (j - i) * (j - i - 1) // 2 + i
 
 
-@bare_kernel
+@inner_bare_kernel
 def fill_chart(tags: Floats, n: int, rules: Rules, w: Weights, spans: Int32s, unit: float, chart: Chart) -> None:
     """All scores of a sentence of n words, whose tags score `tags`.
 
@@ -90,7 +90,7 @@ def fill_chart(tags: Floats, n: int, rules: Rules, w: Weights, spans: Int32s, un
             mark_span(spans, i, i + length, -1, chart.wanted)
 
 
-@bare_kernel
+@inner_bare_kernel
 def combine_spans(left: int, right: int, rules: Rules, binary: Floats, chart: Chart, out: Floats) -> None:
     """out_A ← max(out_A, w(A → B C) + top(B) + top(C)) for two neighbouring spans."""
     before, after, active = chart.top[left], chart.top[right], chart.active[left]
@@ -103,7 +103,7 @@ def combine_spans(left: int, right: int, rules: Rules, binary: Floats, chart: Ch
                 out[rules.parent[r]] = found
 
 
-@bare_kernel
+@inner_bare_kernel
 def close_span(here: int, rules: Rules, chain: Floats, unit: float, chart: Chart) -> None:
     """Costs, chains and the list of active symbols of a span whose binary rules are all met."""
     top, base, wanted = chart.top[here], chart.base[here], chart.wanted
@@ -123,7 +123,7 @@ def close_span(here: int, rules: Rules, chain: Floats, unit: float, chart: Chart
     chart.n_active[here] = count
 
 
-@bare_kernel
+@inner_bare_kernel
 def mark_span(spans: Int32s, i: int, j: int, step: int, wanted: Int32s) -> None:
     """Add `step` to `wanted` for each labelled span of the right tree that is (i, j)."""
     for k in range(len(spans)):
@@ -131,7 +131,7 @@ def mark_span(spans: Int32s, i: int, j: int, step: int, wanted: Int32s) -> None:
             wanted[spans[k, 0]] += step
 
 
-@bare_kernel
+@inner_bare_kernel
 def chain_cost(u: int, rules: Rules, unit: float, chart: Chart) -> float:
     """Σ over the labels of a chain above its bottom of unit (1 − 2 [matched]), and of their scores.
 
@@ -167,7 +167,7 @@ class Detour(NamedTuple):
     split: Ints  # where that rule splits
 
 
-@kernel
+@inner_kernel
 def best_tree(n: int, rules: Rules, w: Weights, spans: Int32s, unit: float, chart: Chart, key: Int32s) -> int:
     """The best derivation of a filled chart into `key`; returns its length, or 0 if there is none."""
     root, _ = best_root(n, rules, w.root, chart, -1)
@@ -179,7 +179,7 @@ def best_tree(n: int, rules: Rules, w: Weights, spans: Int32s, unit: float, char
     return write_tree(TOP, rules.roots[root], n, rules, w, spans, unit, chart, key, no_detour, key)
 
 
-@bare_kernel
+@inner_bare_kernel
 def best_root(n: int, rules: Rules, root: Floats, chart: Chart, but: int) -> tuple[int, float]:
     """The best symbol at the top, except number `but`, and its score; −1 if there is none."""
     top, score = -1, -np.inf
@@ -190,7 +190,7 @@ def best_root(n: int, rules: Rules, root: Floats, chart: Chart, but: int) -> tup
     return top, score
 
 
-@kernel
+@inner_kernel
 def write_tree(
     what: int,
     start: int,
@@ -271,7 +271,7 @@ def write_tree(
     return size
 
 
-@bare_kernel
+@inner_bare_kernel
 def push_pair(rule: int, i: int, k: int, j: int, rules: Rules, stack: Ints, height: int) -> int:
     """Both children of a rule, to be written with the best below them, the left one first; returns the new height."""
     put(TOP, rules.right[rule], k, j, stack[height])
@@ -284,17 +284,17 @@ def put(kind: int, symbol: int, i: int, j: int, out: Ints) -> None:
     out[0], out[1], out[2], out[3] = kind, symbol, i, j
 
 
-@bare_kernel
+@inner_bare_kernel
 def other_kind(symbol: int, rules: Rules) -> int:
     return OTHER_TOP if symbol < rules.n_labels else OTHER_BASE
 
 
-@bare_kernel
+@inner_bare_kernel
 def is_chain(code: int, rules: Rules) -> bool:
     return len(rules.left) <= code < len(rules.left) + len(rules.top)
 
 
-@bare_kernel
+@inner_bare_kernel
 def symbol_at(code: int, rules: Rules) -> int:
     """The symbol at the top of a step that is no root."""
     if code < len(rules.left):
@@ -304,7 +304,7 @@ def symbol_at(code: int, rules: Rules) -> int:
     return code - len(rules.left) - len(rules.top) - len(rules.roots)
 
 
-@bare_kernel
+@inner_bare_kernel
 def best_chain(
     symbol: int,
     i: int,
@@ -333,7 +333,7 @@ def best_chain(
     return best, score
 
 
-@bare_kernel
+@inner_bare_kernel
 def best_rule(
     symbol: int, i: int, j: int, n: int, rules: Rules, binary: Floats, chart: Chart, but: int, but_split: int
 ) -> tuple[int, int, float]:

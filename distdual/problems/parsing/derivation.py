@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.kernels.jit import bare_kernel, kernel
+from distdual.kernels.jit import bare_kernel, inner_bare_kernel, inner_kernel, kernel
 from distdual.kernels.rows import CsrRows, Int32s, Ints
 from distdual.problems.parsing.grammar import Grammar
 
@@ -65,7 +65,7 @@ def n_rules(rules: Rules) -> int:
     return len(rules.left) + len(rules.top) + len(rules.roots)
 
 
-@bare_kernel
+@inner_bare_kernel
 def most_spans(key: Int32s, rules: Rules) -> int:
     """How many labelled spans a derivation can have, whatever its numbers are."""
     longest = 1
@@ -74,7 +74,7 @@ def most_spans(key: Int32s, rules: Rules) -> int:
     return len(key) * longest
 
 
-@kernel
+@inner_kernel
 def read_key(key: Int32s, n: int, rules: Rules, tags: Int32s, spans: Int32s) -> int:
     """Tags and labelled spans of a derivation of n words; returns the number of spans, −1 if it is no derivation.
 
@@ -118,12 +118,12 @@ def read_key(key: Int32s, n: int, rules: Rules, tags: Int32s, spans: Int32s) -> 
     return count if rooted and left_to_read == 0 else -1
 
 
-@bare_kernel
+@inner_bare_kernel
 def write_span(label: int, begin: int, end: int, span: Int32s) -> None:
     span[0], span[1], span[2] = label, begin, end
 
 
-@kernel
+@inner_kernel
 def matching_spans(a: Int32s, b: Int32s) -> int:
     """How many labelled spans two trees share; one that is there twice counts twice if it is in both."""
     taken = np.zeros(len(b), np.bool_)
@@ -137,7 +137,7 @@ def matching_spans(a: Int32s, b: Int32s) -> int:
     return count
 
 
-@bare_kernel
+@inner_bare_kernel
 def same_key(a: Int32s, b: Int32s) -> bool:
     if len(a) != len(b):
         return False
@@ -160,7 +160,7 @@ def fits(x: CsrRows, word: int, tag: int, rules: Rules) -> bool:
     return False
 
 
-@bare_kernel
+@inner_bare_kernel
 def all_fit(x: CsrRows, first: int, tags: Int32s, rules: Rules) -> bool:
     """Whether words first, first + 1, … may have these tags."""
     n_fit = 0

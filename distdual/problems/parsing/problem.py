@@ -113,8 +113,8 @@ class Cfg(Problem):
         keys = np.empty(4 * len(shard.y), dtype=np.int32)
         emission, weights, spans = self._weights(w)
         chart = new_chart(int(np.diff(tokens).max(initial=0)), self.rules, spans)
-        detour = new_detour(int(np.diff(trees.indptr).max(initial=0)))
-        told = (emission, weights, spans, self.rules, self.loss == "span", chart, detour)
+        detour = None if self.loss == "span" else new_detour(int(np.diff(trees.indptr).max(initial=0)))
+        told = (emission, weights, spans, self.rules, chart, detour)
         bad = find_worst(words_of(shard), tokens, trees.indptr, trees.values, *told, slack, indptr, keys)
         if bad >= 0:
             raise InputError(f"shard {shard.number}, row {bad}: the tree is not a derivation of the grammar")

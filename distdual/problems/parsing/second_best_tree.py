@@ -7,7 +7,7 @@ the same, and one of the children differs. That is a walk along one derivation, 
 
 import numpy as np
 
-from distdual.kernels.jit import bare_kernel, kernel
+from distdual.kernels.jit import inner_bare_kernel, inner_kernel
 from distdual.kernels.rows import Floats, Int32s
 from distdual.problems.parsing.cky import (
     BELOW,
@@ -35,7 +35,7 @@ def new_detour(size: int) -> Detour:
     return Detour(ints[0], ints[1], ints[2], floats[0], floats[1], ints[3], ints[4], ints[5])
 
 
-@kernel
+@inner_kernel
 def best_other_tree(n: int, rules: Rules, w: Weights, right: Int32s, chart: Chart, detour: Detour, key: Int32s) -> int:
     """The best derivation that is not `right` into `key`; returns its length, or 0 if there is none.
 
@@ -70,7 +70,7 @@ def best_other_tree(n: int, rules: Rules, w: Weights, right: Int32s, chart: Char
     return write_tree(TOP, rules.roots[root], n, rules, w, nothing, 0.0, chart, right, detour, key)
 
 
-@bare_kernel
+@inner_bare_kernel
 def leave_rule(p: int, right: Int32s, n: int, rules: Rules, binary: Floats, chart: Chart, detour: Detour) -> None:
     """The best that differs from step p on, which is a binary rule or a tag, and begins with no chain."""
     code = right[p]
@@ -97,7 +97,7 @@ def leave_rule(p: int, right: Int32s, n: int, rules: Rules, binary: Floats, char
         detour.base[p] += chart.spans.label[rules.parent[code]]
 
 
-@kernel
+@inner_kernel
 def outline(key: Int32s, n: int, rules: Rules, detour: Detour) -> None:
     """The span of each step of a derivation, and where the right child of each binary rule is; fills `detour`."""
     stack = np.empty(n + 1, np.int64)

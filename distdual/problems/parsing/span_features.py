@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distdual.kernels.jit import bare_kernel, kernel
+from distdual.kernels.jit import inner_bare_kernel, inner_kernel
 from distdual.kernels.rows import CsrRows, Floats, Int32s, Ints
 from distdual.problems.chain.viterbi import fill_scores
 from distdual.problems.parsing.derivation import Rules
@@ -53,7 +53,7 @@ def new_span_scores(longest: int, w: SpanWeights, rules: Rules) -> SpanScores:
     return SpanScores(np.zeros((longest, w.words.shape[1])), w.lengths, np.zeros(rules.n_labels))
 
 
-@kernel
+@inner_kernel
 def fill_ends(x: CsrRows, first: int, n: int, w: SpanWeights, rules: Rules, scores: SpanScores) -> None:
     """What each word of a sentence adds to the spans that it begins, ends, or is beside."""
     if not len(scores.lengths):
@@ -63,10 +63,12 @@ def fill_ends(x: CsrRows, first: int, n: int, w: SpanWeights, rules: Rules, scor
         for p in range(x.indptr[first + t], x.indptr[first + t + 1]):
             begin, end = range_of_tags(x.indices[p], rules)
             for k in range(begin, end):
-                scores.ends[t] += x.values[p] * w.tags[rules.of_feature[k]]
+                value, of_tag = x.values[p], w.tags[rules.of_feature[k]]
+                for c in range(len(of_tag)):  # `ends[t] += …` would compile what it may raise, for two seconds
+                    scores.ends[t, c] += value * of_tag[c]
 
 
-@bare_kernel
+@inner_bare_kernel
 def score_labels(i: int, j: int, n: int, rules: Rules, scores: SpanScores) -> None:
     """Fill `label` with the scores of span (i, j); those of tags stay 0."""
     if not len(scores.lengths):
@@ -81,7 +83,7 @@ def score_labels(i: int, j: int, n: int, rules: Rules, scores: SpanScores) -> No
         scores.label[rules.n_tags + a] = found
 
 
-@bare_kernel
+@inner_bare_kernel
 def score_of_spans(spans: Int32s, n: int, rules: Rules, scores: SpanScores) -> float:
     total = 0.0
     for k in range(len(spans)):
@@ -90,7 +92,7 @@ def score_of_spans(spans: Int32s, n: int, rules: Rules, scores: SpanScores) -> f
     return total
 
 
-@bare_kernel
+@inner_bare_kernel
 def length_bin(length: int) -> int:
     """1 to 5 words, then 6 to 7, 8 to 10, 11 to 15, 16 to 20, and more."""
     if length <= 5:
@@ -98,7 +100,7 @@ def length_bin(length: int) -> int:
     return 5 + (length > 7) + (length > 10) + (length > 15) + (length > 20)
 
 
-@bare_kernel
+@inner_bare_kernel
 def most_span_values(x: CsrRows, first: int, n: int, rules: Rules) -> int:
     """How many features a span can have."""
     most = 0
@@ -111,7 +113,7 @@ def most_span_values(x: CsrRows, first: int, n: int, rules: Rules) -> int:
     return WORD_PLACES * most + 1
 
 
-@bare_kernel
+@inner_bare_kernel
 def add_spans(
     x: CsrRows,
     first: int,
@@ -149,7 +151,7 @@ def add_spans(
     return size
 
 
-@bare_kernel
+@inner_bare_kernel
 def range_of_tags(feature: int, rules: Rules) -> tuple[int, int]:
     """Where the tags that a feature was seen with begin and end in `of_feature`."""
     if feature + 1 >= len(rules.by_feature):

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distdual.kernels.jit import bare_kernel, kernel
+from distdual.kernels.jit import bare_kernel, inner_bare_kernel, kernel
 from distdual.kernels.rows import CsrRows, Floats, Int32s, Ints
 from distdual.problems.chain.path_rows import add_emissions, write_merged
 from distdual.problems.parsing.derivation import Rules, most_spans, n_rules, read_key, tags_of
@@ -22,7 +22,7 @@ class TreePairs(NamedTuple):
     found_at: Ints  # (n + 1,)
 
 
-@bare_kernel
+@inner_bare_kernel
 def most_values(x: CsrRows, pairs: TreePairs, c: int, rules: Rules, has_spans: bool) -> int:
     """How long a row can be: two of each feature, one of each step of both derivations, and their spans' features."""
     right = pairs.right[pairs.right_at[c] : pairs.right_at[c + 1]]
@@ -83,7 +83,7 @@ def fill_rows(
         indptr[c + 1] = at
 
 
-@bare_kernel
+@inner_bare_kernel
 def add_rules(key: Int32s, first_tag: int, base: int, sign: float, size: int, columns: Ints, parts: Floats) -> int:
     """±1 for each rule of a derivation, from place `size` on; returns the end."""
     for p in range(len(key)):

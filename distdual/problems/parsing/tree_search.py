@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from distdual.kernels.jit import bare_kernel, kernel
+from distdual.kernels.jit import inner_bare_kernel, inner_kernel, kernel
 from distdual.kernels.rows import CsrRows, Floats, Int32s, Ints
 from distdual.problems.chain.viterbi import all_finite, fill_scores, longest_of
 from distdual.problems.parsing.cky import Chart, Detour, Weights, best_tree, fill_chart
@@ -33,21 +33,19 @@ def find_worst(
     w: Weights,
     span_weights: SpanWeights,
     rules: Rules,
-    by_span: bool,
     chart: Chart,
-    detour: Detour,
+    detour: Detour | None,
     slack: Floats,
     key_indptr: Ints,
     keys: Int32s,
 ) -> int:
     """ŷ = argmax loss(y, ŷ) + score(ŷ) of every sentence; fills slack, key_indptr and keys.
 
-    NaN features give NaN slack. Returns −1, or the first sentence whose right tree is no derivation. Where nothing is
-    violated the key is y.
+    There is no `detour` with the loss over spans. NaN features give NaN slack. Returns −1, or the first sentence whose
+    right tree is no derivation. Where nothing is violated the key is y.
     """
     scores = np.empty((longest_of(tokens), rules.n_tags))
     counts = np.zeros(n_rules(rules), np.int32)
-    no_spans = np.empty((0, 3), np.int32)
     for i in range(len(tokens) - 1):
         first, n = tokens[i], tokens[i + 1] - tokens[i]
         right, begin = trees[tree_indptr[i] : tree_indptr[i + 1]], key_indptr[i]
@@ -61,28 +59,29 @@ def find_worst(
         finite = all_finite(scores, n) and (not len(span_weights.words) or all_finite(chart.spans.ends, n))
         leave_out_tags(x, first, n, rules, scores)
         key, size = keys[begin : begin + 4 * n], 0
-        if finite and by_span:
-            fill_chart(scores, n, rules, w, spans, 1.0, chart)
-            size = best_tree(n, rules, w, spans, 1.0, chart, key)
-        elif finite:
-            fill_chart(scores, n, rules, w, no_spans, 0.0, chart)
-            size = best_other_tree(n, rules, w, right, chart, detour, key)
+        if finite:
+            if detour is None:  # Numba compiles only the branch that is taken
+                fill_chart(scores, n, rules, w, spans, 1.0, chart)
+                size = best_tree(n, rules, w, spans, 1.0, chart, key)
+            else:
+                fill_chart(scores, n, rules, w, spans[:0], 0.0, chart)
+                size = best_other_tree(n, rules, w, right, chart, detour, key)
         found = key[:size]
         slack[i] = 0.0 if finite else np.nan
         if size and not same_key(right, found):
-            ahead = loss_of(spans, found, n, rules, by_span)
+            ahead = loss_of(spans, found, n, rules, detour)
             ahead += margin_ahead(scores, right, found, w, rules, tags, counts)
             ahead += spans_ahead(spans, found, n, rules, chart)
             slack[i] = 0.0 if ahead <= 0.0 else ahead
         else:
             size = len(right)
-            for p in range(size):  # `key[:size] = right` takes a second to compile, for the message that it may raise
+            for p in range(size):  # not `key[:size] = right`: see `span_features.fill_ends`
                 key[p] = right[p]
         key_indptr[i + 1] = begin + size
     return -1
 
 
-@bare_kernel
+@inner_bare_kernel
 def leave_out_tags(x: CsrRows, first: int, n: int, rules: Rules, scores: Floats) -> None:
     """scores_tk = −∞ where word first + t was never seen with tag k."""
     if len(rules.of_feature) == 0:
@@ -93,17 +92,17 @@ def leave_out_tags(x: CsrRows, first: int, n: int, rules: Rules, scores: Floats)
                 scores[t, tag] = -np.inf
 
 
-@kernel
-def loss_of(spans: Int32s, found: Int32s, n: int, rules: Rules, by_span: bool) -> float:
+@inner_kernel
+def loss_of(spans: Int32s, found: Int32s, n: int, rules: Rules, detour: Detour | None) -> float:
     """The loss of a derivation that is not the right one, whose spans are given."""
-    if not by_span:
+    if detour is not None:
         return 1.0
     tags, own = np.empty(n, np.int32), np.empty((most_spans(found, rules), 3), np.int32)
     count = read_key(found, n, rules, tags, own)
     return float(len(spans) + count - 2 * matching_spans(spans, own[:count]))
 
 
-@kernel
+@inner_kernel
 def spans_ahead(spans: Int32s, found: Int32s, n: int, rules: Rules, chart: Chart) -> float:
     """How much more the labelled spans of a derivation score than the right ones."""
     if not len(chart.spans.lengths):
@@ -114,7 +113,7 @@ def spans_ahead(spans: Int32s, found: Int32s, n: int, rules: Rules, chart: Chart
     return float(other - score_of_spans(spans, n, rules, chart.spans))
 
 
-@kernel
+@inner_kernel
 def margin_ahead(
     scores: Floats, right: Int32s, found: Int32s, w: Weights, rules: Rules, tags: Int32s, counts: Int32s
 ) -> float:

@@ -7,7 +7,7 @@ above 0, or without a pair of documents to order.
 
 import numpy as np
 
-from distdual.kernels.jit import kernel
+from distdual.kernels.jit import inner_kernel, kernel
 from distdual.kernels.rows import Floats, Int32s, Ints
 from distdual.problems.ranking.swapped_pairs import find_ranks, insert, prefix
 
@@ -64,7 +64,7 @@ def add_measures(relevance: Floats, rank: Int32s, scores: Floats, bounds: Ints, 
             sums[PAIRS, 1] += 1.0
 
 
-@kernel
+@inner_kernel
 def discounted(relevance: Floats, most: int, top: float) -> float:
     """2^−top Σ_k (2^r_k − 1) / log2(k + 1) over the first documents, k from 1; labels below 0 count as 0."""
     total = 0.0

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distdual.kernels.jit import kernel
+from distdual.kernels.jit import inner_kernel, kernel
 from distdual.kernels.rows import Floats, Int32s, Ints
 
 
@@ -106,7 +106,7 @@ def sum_pairs(
         total[k] = sum_query(rank, gain, grades.counted, key[:n], key[n:], net[at[k] : at[k] + n])
 
 
-@kernel
+@inner_kernel
 def sum_query(rank: Int32s, gain: Floats, counted: bool, place: Int32s, reach: Int32s, net: Floats) -> float:
     """The same for one query; returns Σ_S g_ij."""
     n, n_ranks, total = len(rank), 0, 0.0
@@ -141,7 +141,7 @@ def sum_query(rank: Int32s, gain: Floats, counted: bool, place: Int32s, reach: I
     return total
 
 
-@kernel
+@inner_kernel
 def sorted_by(values: Int32s, most: int) -> Ints:
     """The order of rising values from 0 to `most`, by counting them."""
     ends = np.zeros(most + 2, np.int64)
