@@ -23,7 +23,7 @@ from distdual.errors import InputError
 from distdual.kernels.rows import Floats, Ints
 from distdual.model.schema import MEMBERS
 from distdual.problems.base import Keys
-from distdual.schema import rising
+from distdual.schema import array, rising
 
 
 class Dual(NamedTuple):
@@ -112,13 +112,16 @@ def read_dual(location: Location, about: dict[str, Any], support: int) -> AnyDua
     def read(name: str, dtype: Any) -> NDArray[Any]:
         return read_npy(location, f"dual/{name}.npy", dtype)
 
-    beta = read("beta", np.float64)
+    def multipliers(name: str) -> Floats:
+        return array(f"{location}/dual/{name}.npy", read(name, np.float64), np.float64, (None,), low=0)
+
+    beta = multipliers("beta")
     if kind == "summary":
         linear = read("linear", np.float64)
         if len(linear) != 1:
             raise InputError(f"{location}/dual/linear.npy: expected one number, found {len(linear)}")
         return DualSummary(linear, read("v", np.float64), beta, support)
-    alpha = read("alpha", np.float64)
+    alpha = multipliers("alpha")
     if kind == "groups":
         shard, file, row = (read(name, np.int64) for name in ("shard", "file", "row"))
         if any(len(column) != len(alpha) or (column < 0).any() for column in (shard, file, row)):

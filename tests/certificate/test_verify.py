@@ -200,22 +200,21 @@ def test_a_dual_that_names_examples_beyond_the_data_is_found(place):
         check(place)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda alpha: np.where(np.arange(len(alpha)) == 3, 100.0, alpha),
-        lambda alpha: np.where(np.arange(len(alpha)) == 3, -1e-9, alpha),
-    ],
-    ids=["above its capacity", "below 0"],
-)
-def test_an_alpha_that_is_not_feasible_proves_nothing_when_it_is(change, place):
+def test_an_alpha_above_its_capacity_proves_nothing(place):
     """Not even if the digests and the recorded bound were made to fit."""
-    change_array(place, "dual/alpha.npy", change)
+    change_array(place, "dual/alpha.npy", lambda alpha: np.where(np.arange(len(alpha)) == 3, 100.0, alpha))
     change_certificate(place, sha256={})
     found = check(place)
     example = np.load(place.model / "dual" / "example.npy")[3]
     denied(found, f"α is not feasible for 1 examples, the first is example {example}")
     assert found.lower == 0.0
+
+
+@pytest.mark.parametrize("wrong", [-1e-9, np.nan, np.inf])
+def test_an_alpha_below_0_or_without_end_is_refused_when_it_is_read(wrong, place):
+    change_array(place, "dual/alpha.npy", lambda alpha: np.where(np.arange(len(alpha)) == 3, wrong, alpha))
+    with pytest.raises(InputError, match=r"dual/alpha\.npy: (-1e-09 is below 0|a number is NaN or infinite)"):
+        check(place)
 
 
 @pytest.mark.parametrize(("part", "certified"), [(0.5, True), (1.0, False)], ids=["half of it", "all of it"])

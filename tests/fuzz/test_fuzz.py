@@ -131,7 +131,7 @@ class Case:
         told["output"]["url"] = str(self.here / "new")
         told["solver"] |= {} if self.name in NEVER_STARTED else {"start": str(model)}
         started = self.command("train", written(told, self.here / "run.toml"), "--json")
-        if started.code == 0:
+        if started.code == 0 and self.same_problem():
             self.expect("train", json.loads(started.out))
 
     def same_problem(self) -> bool:
