@@ -19,6 +19,7 @@ from distdual.errors import InputError
 Rule = Callable[[str, Any], None]
 
 MOST = 1 << 48  # entries of anything, so that sums and products of sizes stay below 2⁶³
+LARGEST_FINITE = 2.0**1023  # of finite numbers, so that twice as much is finite
 SHOWN = 60  # characters of a wrong value in a message
 
 
@@ -45,7 +46,8 @@ def number(*, finite: bool = True, positive: bool = False) -> Rule:
 
     def check(name: str, value: Any) -> None:
         ok = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= math.inf
-        if not ok or (finite and not abs(value) < 2.0**1023) or (positive and not value > 0):
+        is_int = isinstance(value, int)  # JSON has such of any length
+        if not ok or ((finite or is_int) and not abs(value) < LARGEST_FINITE) or (positive and not value > 0):
             raise refuse(name, f"a {'positive ' if positive else ''}{'finite ' if finite else ''}number", value)
 
     return check

@@ -12,4 +12,5 @@ FAILED: list[tuple[str, str, int]] = [
     ("latent_multiclass", "checkpoint", 10),
     ("latent_chain", "checkpoint", 41),
     ("free_bias", "model", 22),
+    ("cfg", "checkpoint", 55),
 ]
