@@ -1,5 +1,6 @@
 """`prepare`: sources become a data set of shards.
 
+open_files    examples of files, read as their problem, the options or their formats ask for
 open_sources  the format of each source file, and the reader for it
 api         the functions that write a data set from files or arrays
 pipeline    the stream of blocks through checks, scaling, split and shuffle into a data set
