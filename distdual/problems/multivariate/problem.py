@@ -87,18 +87,19 @@ class Multivariate(Problem):
 
     def find_offender(self, scores: Floats, positive: Bools) -> Offender:
         """The output of all examples with the largest loss, in units of 1/n: slack and margin are those of C n."""
-        n = len(scores)
-        self.check_classes(int(positive.sum()), n)
-        first = highest(scores, np.flatnonzero(positive))
-        negative, most = np.flatnonzero(~positive), max(self.k, SEARCHED * len(first))
+        n, n_positive = len(scores), int(positive.sum())
+        self.check_classes(n_positive, n)
+        first, others = falling(scores[positive]), np.where(positive, -np.inf, scores)
+        most = max(self.k, SEARCHED * n_positive)
         while True:
-            second = highest(scores, negative, most)
-            chosen = self._chosen(scores[first], scores[second], n)
-            if chosen.reach < len(second) or len(second) == len(negative):
+            second = highest(others, min(most, n - n_positive))
+            chosen = self._chosen(first, second, n)
+            if chosen.reach < len(second) or len(second) == n - n_positive:
                 break
             most *= 2
-        sign = np.zeros(n, dtype=np.int8)
-        sign[first[chosen.a :]], sign[second[: chosen.b]] = 1, -1
+        sign = positive.astype(np.int8)
+        sign[top(np.where(positive, scores, -np.inf), first, chosen.a)] = 0
+        sign[top(others, second, chosen.b)] = -1
         margin = n * chosen.margin
         slack = margin - product(sign.astype(np.float64), scores)
         return Offender(0.0 if slack <= 0.0 else slack, sign, margin)
@@ -184,9 +185,20 @@ class Multivariate(Problem):
         raise InputError(f"a {self.kind} problem has constraints of all examples together, none of single ones")
 
 
-def highest(scores: Floats, among: Ints, most: int | None = None) -> Ints:
-    """Those of `among` with the highest scores, in falling order; all of them by default."""
-    if most is not None and most < len(among):
-        among = np.sort(among[np.argpartition(-scores[among], most)[:most]])
-    found: Ints = among[np.argsort(-scores[among], kind="stable")]
+def falling(values: Floats) -> Floats:
+    found: Floats = -np.sort(-values)
     return found
+
+
+def highest(values: Floats, most: int) -> Floats:
+    """The highest values, in falling order."""
+    return falling(np.partition(values, len(values) - most)[len(values) - most :])
+
+
+def top(values: Floats, order: Floats, count: int) -> Ints:
+    """Where the first values of `order` are, which is falling; of those that equal the last, the first places."""
+    if not count:
+        return np.empty(0, dtype=np.int64)
+    above = np.flatnonzero(values > order[count - 1])
+    equal = np.flatnonzero(values == order[count - 1])
+    return np.concatenate([above, equal[: count - len(above)]])
