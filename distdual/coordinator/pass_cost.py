@@ -20,21 +20,22 @@ READ_WORK = 40.0  # updates of a row in the time that reading it takes: memory g
 
 class PassCost(NamedTuple):
     per_example: float  # reading and oracle
-    streamed_bytes: int  # that a pass reads; 0 where shards stay in memory
+    streamed_bytes: int  # of all shards once they are read and prepared; 0 where they stay in memory
     visits: int  # oracle calls for an example that are worth their cost, once it is read
     why: str
 
 
 def declared_cost(config: SolverConfig, dataset: TrainingData, problem: Problem) -> PassCost:
     """The cost of a pass for `solver.stream`."""
-    streamed, because = is_streamed(config, dataset, loaded_bytes(dataset, problem))
+    nbytes = loaded_bytes(dataset, problem)
+    streamed, because = is_streamed(config, dataset, nbytes)
     work = problem.oracle_work + (READ_WORK if streamed else 0.0)
     repeats = streamed and problem.many_constraints
     visits = min(MOST_VISITS, 1 + int(READ_WORK / problem.oracle_work)) if repeats else 1
     how = "streamed from storage" if streamed else "kept in memory"
     return PassCost(
         work,
-        dataset.nbytes if streamed else 0,
+        nbytes if streamed else 0,
         visits,
         f"shards are {how}, {because}: a pass costs {work:g} updates an example",
     )

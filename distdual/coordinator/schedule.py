@@ -83,7 +83,7 @@ class Limits:
     max_seconds: float
     seed: int
     slack: Slack = EXAMPLE  # examples that share a slack: rounds never cut such a group
-    streamed_bytes: int = 0  # that a pass reads from storage; 0 where shards stay in memory
+    streamed_bytes: int = 0  # of shards that each pass reads and prepares; 0 where they stay in memory
     visits: int = 1  # scans of an example that pay, once it is read
     max_rounds: int = MAX_ROUNDS  # of a pass after the first
     process: bool = True  # with the schedule "reprocess:K": a step on each new constraint
