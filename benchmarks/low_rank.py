@@ -1,6 +1,6 @@
 """Low-rank kernels on MNIST's ten classes: test error and seconds by the size of the basis, and beside scikit-learn.
 
-    python -m benchmarks.low_rank DATA_FOLDER [--basis 100,…] [--choose] [--peer BASIS] [--repeat 3] [--plot FILE]
+    python -m benchmarks.low_rank DATA_FOLDER [--basis 100,…] [--choose] [--peer BASIS] [--peer-c C] …
 
 Pixels are divided by 255. γ and C are chosen on 10,000 of the training images with a basis of 500 (--choose; else they
 are what it chose). Each basis is then trained on all 60,000 images; the time is that of `SVC.fit`, from arrays to a
@@ -52,13 +52,14 @@ def main() -> None:
     arguments.add_argument("--basis", default="125,250,500,1000,2000,4000")
     arguments.add_argument("--choose", action="store_true", help="choose γ and C again")
     arguments.add_argument("--peer", type=int, metavar="BASIS", help="time scikit-learn's Nystroem + LinearSVC, too")
+    arguments.add_argument("--peer-c", type=float, default=PEER_C, help="C of the peer, unless it is chosen")
     arguments.add_argument("--repeat", type=int, default=3, help="of the comparison with the peer")
     arguments.add_argument("--plot", type=Path, metavar="FILE")
     told = arguments.parse_args()
     train, test = images(told.folder)
     warm_up(train)
     chosen = choose(train, ours, GAMMAS, CS) if told.choose and not told.peer else CHOSEN
-    peer_chosen = {"gamma": chosen["gamma"], "C": PEER_C}
+    peer_chosen = {"gamma": chosen["gamma"], "C": told.peer_c}
     if told.choose and told.peer:
         peer_chosen = choose(train, peer, (chosen["gamma"],), PEER_CS)
     rows = [ours(train, test, int(basis), **chosen) for basis in told.basis.split(",") if basis]
