@@ -5,7 +5,7 @@ run_log: the protocol of a log, and the log file.
 tracking: MLflow and TensorBoard.
 log_sinks: all logs of a run as one.
 number_format: numbers as text.
-forecast: pace, and time and passes left.
+forecast: pace, and passes left.
 price: the cost of reading from storage.
 progress: the terminal display.
 log_reader: lines of a log file, and the series that charts draw.

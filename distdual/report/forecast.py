@@ -1,52 +1,51 @@
-"""Pace and forecast of the time and the passes left of a run, from its rounds so far."""
+"""Pace of a run, and forecast of the passes left, from its rounds so far."""
 
 import math
 from collections.abc import Iterable, Sequence
 
-LEAST_GAPS = 4  # proven gaps needed for a forecast of seconds
-LEAST_PASSES = 2  # the same for a forecast of passes, of which a run has only a few
-AGREE = 4.0  # largest ratio between two forecasts that agree
+LEAST_GAPS = 3  # passes with proven gaps that are needed for a forecast
+LARGEST_GAP = 0.1  # above it, the pace says nothing about the passes to come
+STEADY = (0.33, 2.0)  # recent pace, relative to the mean, of a run that can be forecast
+MOST_POWER = 1.5  # of passes, with which −log gap grows in recorded runs; at least 1
 STRETCH = 0.1  # share of the run that counts as recent, but at least LEAST_SECONDS
 LEAST_SECONDS = 2.0
-UNITS = ((1.0, "s"), (60.0, "min"), (3600.0, "h"))
-
-
-def time_left(
-    seconds: Sequence[float], gaps: Sequence[float | None], target: float, least: int = LEAST_GAPS
-) -> tuple[float, float] | None:
-    """Shortest and longest forecast of the seconds until the gap is at most `target`, or None if they disagree.
-
-    The forecasts assume that the gap shrinks by a constant factor per second, estimated over the last third and over
-    the last two thirds of the proven gaps, of which there must be `least`.
-    """
-    proven = closing_gaps(seconds, gaps)
-    if len(proven) < least or proven[-1][1] <= target:
-        return None
-    last, gap = proven[-1]
-    found = []
-    for share in (3, 1.5):
-        then, before = proven[-1 - max(1, int(len(proven) / share))]
-        left = (last - then) * math.log(gap / target) / math.log(before / gap) if last > then else 0.0
-        found.append(max(0.0, left - (seconds[-1] - last)))
-    low, high = min(found), max(found)
-    return (low, high) if 0 < high <= AGREE * low else None
 
 
 def passes_left(passes: Sequence[int], gaps: Sequence[float | None], target: float) -> tuple[int, int] | None:
-    """The same forecast in passes; at least one is left while the gap is above the target."""
-    found = time_left(passes, gaps, target, LEAST_PASSES)
-    return found and (max(1, math.ceil(found[0])), max(1, math.ceil(found[1])))
+    """Fewest and most passes until the gap is likely to be at most `target`, or None while that cannot be known.
+
+    The forecast assumes that −log gap grows as a power of the number of passes, as it does in recorded runs. The power
+    is the pace over the last third of the proven gaps, relative to the mean pace. There is no forecast where these
+    differ much, and none after a pass that did not lower the gap.
+    """
+    begin, proven = closing_gaps(passes, gaps)
+    if len(proven) < LEAST_GAPS or not target < proven[-1][1] <= LARGEST_GAP or passes[-1] > proven[-1][0] + 1:
+        return None
+    last, gap = proven[-1]
+    then, before = proven[-1 - round(len(proven) / 3)]
+    lately = math.log(before / gap) / (last - then)
+    pace = lately * (last - begin) / -math.log(gap)
+    if not STEADY[0] <= pace <= STEADY[1]:
+        return None
+    whole = (last - begin) * (math.log(target) / math.log(gap)) ** (1 / min(MOST_POWER, max(1.0, pace)))
+    fewest = max(1, math.ceil(begin + whole - passes[-1]))
+    return fewest, fewest + 1
 
 
-def closing_gaps(seconds: Sequence[float], gaps: Sequence[float | None]) -> list[tuple[float, float]]:
-    """Times and values of the decreasing proven gaps of the last problem; a larger gap means that bounds restarted."""
-    proven: list[tuple[float, float]] = []
-    for at, gap in zip(seconds, gaps, strict=True):
-        if gap is None or gap <= 0 or (proven and gap > proven[-1][1]):
+def closing_gaps(passes: Sequence[int], gaps: Sequence[float | None]) -> tuple[int, list[tuple[int, float]]]:
+    """The passes before the last problem, and the lowest gap proven in each of its passes that lowered it.
+
+    A larger gap, or none after some, means that bounds restarted.
+    """
+    begin, proven = 0, dict[int, float]()
+    for at, (count, gap) in enumerate(zip(passes, gaps, strict=True)):
+        lowest = min(proven.values(), default=math.inf)
+        if proven and (gap is None or gap > lowest):
+            begin, lowest = passes[at - 1], math.inf
             proven.clear()
-        if gap is not None and gap > 0 and (not proven or gap < proven[-1][1]):
-            proven.append((at, gap))
-    return proven
+        if gap is not None and 0 < gap < lowest:
+            proven[count] = gap
+    return begin, list(proven.items())
 
 
 def recent_rate(seconds: Sequence[float], counts: Sequence[float]) -> float:
@@ -71,24 +70,7 @@ def lately(seconds: Sequence[float]) -> float:
     return seconds[-1] - max(LEAST_SECONDS, STRETCH * seconds[-1])
 
 
-def left_words(found: tuple[float, float] | None) -> str:
-    """The forecast in words, without spurious digits."""
-    if found is None:
-        return ""
-    (low, unit), (high, other) = rounded(found[0]), rounded(found[1])
-    begin = "" if (low, unit) == (high, other) else f"{low} to " if unit == other else f"{low} {unit} to "
-    return f"about {begin}{high} {other} left"
-
-
 def passes_words(found: tuple[int, int] | None) -> str:
     if found is None:
         return ""
-    low, high = found
-    return f"about {'' if low == high else f'{low} to '}{high} {'pass' if high == 1 else 'passes'} left"
-
-
-def rounded(seconds: float) -> tuple[int, str]:
-    length, unit = next((each for each in UNITS if seconds < 90 * each[0]), UNITS[-1])
-    amount = seconds / length
-    step = 1 if amount < 10 else 5 if amount < 50 else 10
-    return max(1, step * round(amount / step)), unit
+    return f"about {found[0]} to {found[1]} passes left"

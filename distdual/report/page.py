@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from distdual.report.evaluation_chart import evaluations
-from distdual.report.forecast import left_words, passes_left, passes_words, recent_rate, recent_workers, time_left
+from distdual.report.forecast import passes_left, passes_words, recent_rate, recent_workers
 from distdual.report.latent_chart import turns
 from distdual.report.log_reader import (
     Line,
@@ -148,12 +148,11 @@ def tiles(run: RunView) -> str:
     bounds = f"{proven['lower']:.8g} ≤ P(w*)" + ("" if upper is None else f" ≤ {upper:.8g}")
     calls = [float(line["totals"]["oracle_calls"]) for line in run.lines]
     rate = recent_rate(at, calls) if run.running else calls[-1] / max(at[-1], 1e-9)
-    left, more = forecasts(run) if run.running and target else ("", "")
     found = [
         tile("proven bounds", bounds, "" if upper is not None else "no proven upper bound", "wide"),
         tile("proven gap", "none" if gap is None else f"{gap:.2e}", f"target {target:.1e}" if target else ""),
-        tile("passes", f"{totals['passes']:,}", more or f"{totals['rounds']:,} rounds"),
-        tile("time", clock(at[-1]), left),
+        tile("passes", f"{totals['passes']:,}", forecast(run) or f"{totals['rounds']:,} rounds"),
+        tile("time", clock(at[-1]), ""),
         tile("examples / s", short(round(rate)), f"{short(totals['oracle_calls'])} in total"),
         tile("cache", short(last["cache_rows"]), f"{short(last['support'])} support"),
     ]
@@ -162,14 +161,10 @@ def tiles(run: RunView) -> str:
     return "".join(found)
 
 
-def forecasts(run: RunView) -> tuple[str, str]:
-    """The time and the passes left, in words."""
-    target, proven = run.target or 0.0, gaps(run.lines)
+def forecast(run: RunView) -> str:
+    """The passes left, in words; empty if unknown."""
     done = [int(line["totals"]["passes"]) for line in run.lines]
-    return (
-        left_words(time_left(seconds(run.lines), proven, target)),
-        passes_words(passes_left(done, proven, target)),
-    )
+    return passes_words(passes_left(done, gaps(run.lines), run.target)) if run.running and run.target else ""
 
 
 def tile(name: str, value: str, below: str, style: str = "") -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from distdual.kernels.compile_cache import NOTICE, on_compile
 from distdual.report.compile_notice import one_line
-from distdual.report.forecast import left_words, passes_left, passes_words, recent_rate, recent_workers, time_left
+from distdual.report.forecast import passes_left, passes_words, recent_rate, recent_workers
 from distdual.report.number_format import clock, short
 from distdual.report.round_log import Round
 
@@ -88,12 +88,11 @@ class ProgressDisplay:
         self.workers.append(tuple(line.workers))
 
     def pace(self) -> str:
-        """Throughput, workers, and the passes and the time left, as far as known."""
+        """Throughput, workers, and the passes left, as far as known."""
         words = [f"{short(round(recent_rate(self.seconds, self.calls)))} examples per second"]
         if n_workers := recent_workers(self.seconds, self.workers):
             words.append("1 worker" if n_workers == 1 else f"{n_workers} workers")
         words.append(passes_words(passes_left(self.passes, self.gaps, self.target)))
-        words.append(left_words(time_left(self.seconds, self.gaps, self.target)))
         return ", ".join(filter(None, words))
 
     def table(self) -> Table:
