@@ -233,7 +233,7 @@ def test_an_ascent_looks_at_the_cache_until_a_scan_has_shown_how_far_off_ub_is(l
     assert looks
     solver.learn(solver.cached_objective(solver.candidate()))  # as a scan shows it
     looks.clear()
-    solver.insert(constraints(8, [1] * 80))
+    solver.insert(constraints(1, [1] * 80))
     assert solver.ascend(TRUSTING) <= 1e-3
     assert not looks
     assert solver.ascend(Ascent(tolerance=1e-4, max_sweeps=1000)) <= 1e-4
