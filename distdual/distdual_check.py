@@ -122,8 +122,8 @@ class Data:
     """The first n_shards shards of a data set."""
 
     def __init__(self, folder, n_shards):
-        layout = json.loads(read(folder / "zarr.json"))["attributes"]["distdual"]
-        if layout.get("runs") or {*(texts := layout.get("texts", {}))} - {"map", "scale"} or layout["format"] > 3:
+        texts = (layout := json.loads(read(folder / "zarr.json"))["attributes"]["distdual"]).get("texts", {})
+        if layout.get("runs") or {*texts} - {"columns", "map", "scale"} or layout["format"] > 3:
             raise NotImplementedError("the data set has columns of runs, other texts or another format")
         self.folder, self.layout, self.sparse = folder, layout, layout["features"] == "csr"
         self.lengths, self.checksum = (read_table(folder, name, n_shards) for name in ("lengths", "checksum"))

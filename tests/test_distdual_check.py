@@ -12,13 +12,14 @@ from typing import Any
 
 import google_crc32c
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 import zarr
 from numcodecs import Blosc
 
 from distdual import distdual_check, train, verify
-from distdual.data.prepare.api import prepare_arrays
+from distdual.data.prepare.api import prepare_arrays, prepare_frame
 from distdual.data.prepare.writer import write_dataset
 from distdual.data.shard import Block
 from distdual.data.storage.location import Location
@@ -372,6 +373,17 @@ def test_blosc_is_that_of_the_library(size: int, dtype: str, shuffle: int) -> No
     for content in (values, rng.bytes(size * values.itemsize)):
         plain = np.frombuffer(content, dtype=dtype).copy()
         assert distdual_check.blosc(Blosc(cname="lz4", shuffle=shuffle).encode(plain)) == plain.tobytes()
+
+
+def test_a_model_of_a_table_is_checked_on_the_stored_features(tmp_path: Path, capsys: Any) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"size": rng.uniform(20, 120, 60), "part": rng.choice(["north", "west"], 60)})
+    frame["rent"] = 11 * frame["size"] + 250 * (frame["part"] == "north")
+    prepare_frame(frame, tmp_path / "data", "regression", label="rent", scale="unit-variance")
+    told = {"kind": "regression", "bias": 1.0, "epsilon": 5.0}
+    train({"data": {"url": str(tmp_path / "data")}, "problem": told, "output": {"url": str(tmp_path / "model")}})
+    assert distdual_check.main([str(tmp_path / "model")]) == 0
+    assert "checked: " in capsys.readouterr().out
 
 
 def test_what_it_does_not_cover_is_an_error_and_not_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import distdual
@@ -64,8 +65,10 @@ def test_a_single_row_is_explained(folder: Path) -> None:
 def test_a_column_without_numbers_is_named_with_what_encodes_it(column: str) -> None:
     frame = flats().dropna()
     for values in (frame[column], frame[column].astype("category")):
-        with pytest.raises(InputError, match=f"SVC: column '{column}' holds .*OneHotEncoder.*prepare_frame"):
-            SVC().fit(frame[["size"]].assign(**{column: values}), frame["rent"] > 700)
+        table = frame[["size"]].assign(**{column: values})
+        for x in (table, pa.Table.from_pandas(table)):
+            with pytest.raises(InputError, match=f"SVC: column '{column}' holds .*OneHotEncoder.*prepare_frame"):
+                SVC().fit(x, frame["rent"] > 700)
 
 
 def test_categories_that_are_numbers_are_numbers() -> None:

@@ -27,7 +27,16 @@ def show_dry_run(config: Config, price: "Price | None", as_json: bool, **others:
         return 0
     for name, text in lines(found, cost):
         stdout.print(f"{name:<22} {text}")
+    if note := of_bias(config):
+        stdout.print(note)
     return 0
+
+
+def of_bias(config: Config) -> str:
+    """What to say of a linear problem without a bias, which newcomers expect."""
+    from distdual.problems.registry import lacks_bias
+
+    return "bias: none (problem.bias = 0)" if lacks_bias(config.problem.kind, config.problem.options) else ""
 
 
 def lines(found: "DryRun", cost: float | None) -> list[tuple[str, str]]:

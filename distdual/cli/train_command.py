@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from distdual.cli.dry_run import show_dry_run
+from distdual.cli.dry_run import of_bias, show_dry_run
 from distdual.cli.options import (
     NOT_CERTIFIED,
     find_module,
@@ -147,7 +147,7 @@ def train(
         return train_on(config, poll or FOLLOW_SECONDS, price, as_json, resume=resume)
     with (
         show_live(dashboard, say, price) as logs,
-        ProgressDisplay(stderr, config.solver.gap) as watch,
+        ProgressDisplay(stderr, config.solver.gap, of_bias(config)) as watch,
         on_interrupt(say) as interrupted,
         on_terminate() as terminated,
     ):

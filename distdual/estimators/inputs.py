@@ -4,7 +4,7 @@ Arrays become one Block: features in single precision, labels as class indices, 
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +24,8 @@ from distdual.kernels.rows import DenseRows, Features, Floats
 
 Data = Dataset | MemoryDataset | CollectionDataset
 
-NO_NUMBERS = ("str", "category", "datetime", "timedelta", "date", "time", "categorical", "enum", "period")  # dtypes
+# how the names of such types begin, of pandas, Polars and Arrow
+NO_NUMBERS = ("str", "large", "categor", "dictionary", "date", "time", "enum", "period")
 
 SINGLE: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float32, "order": "C"}
 
@@ -81,9 +82,7 @@ def single_rows(estimator: Any, X: Any, y: Any, *, reset: bool, keep: bool, **ch
 
 def check_numbers(estimator: Any, X: Any) -> None:
     """Refuse data frames with columns that hold no numbers: the columns are named, as NumPy's own message does not."""
-    if not hasattr(X, "dtypes") or not hasattr(X, "columns"):
-        return
-    for at, (name, dtype) in enumerate(zip(X.columns, X.dtypes, strict=True)):
+    for at, (name, dtype) in enumerate(typed_columns(X)):
         levels = getattr(dtype, "categories", None)
         if getattr(getattr(levels, "dtype", None), "kind", "") in "biuf" and levels is not None:
             continue  # codes are numbers
@@ -93,6 +92,13 @@ def check_numbers(estimator: Any, X: Any) -> None:
                 "pipeline, for example with sklearn.preprocessing.OneHotEncoder, or prepare the table with "
                 "distdual.prepare_frame, which does so"
             )
+
+
+def typed_columns(X: Any) -> Iterable[tuple[Any, Any]]:
+    """Names and types of the columns of a data frame or an Arrow table."""
+    if hasattr(getattr(X, "schema", None), "types"):
+        return zip(X.schema.names, X.schema.types, strict=True)
+    return zip(X.columns, X.dtypes, strict=True) if hasattr(X, "dtypes") and hasattr(X, "columns") else ()
 
 
 def holds_text(X: Any, at: int, dtype: Any) -> bool:

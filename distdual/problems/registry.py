@@ -44,6 +44,8 @@ BUILT_IN = (
 )
 KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in BUILT_IN}
 
+WITH_BIAS = (Binary, Multiclass, Regression)  # whose scores mean little without one, unless the data are centred
+
 OWN_NAME = re.compile(r"([^\W\d]\w*)(\.[^\W\d]\w*)*:([^\W\d]\w*)(\.[^\W\d]\w*)*")
 
 STRUCTURED = DataSpec(examples="structures", labels="targets")
@@ -63,6 +65,11 @@ def class_of(kind: str) -> type[Any]:
         return own_class(kind)
     check_choice("problem.kind", kind, [*KINDS, "package.module:Class"])
     return KINDS[kind]
+
+
+def lacks_bias(kind: str, options: Mapping[str, Any]) -> bool:
+    """Whether [problem] asks for no bias where most expect one, as estimators have it by default."""
+    return any(cls.kind == kind and options.get("bias", cls.bias) == 0 for cls in WITH_BIAS)
 
 
 def spec_of(kind: str) -> DataSpec:

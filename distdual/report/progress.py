@@ -27,8 +27,9 @@ TABLE_COLUMNS = ("pass", "lower", "upper", "gap", "cache", "oracle calls", "elap
 class ProgressDisplay:
     """A live table with one row per pass on a terminal; elsewhere a plain line per certified bound."""
 
-    def __init__(self, console: Console, target: float) -> None:
+    def __init__(self, console: Console, target: float, first: str = "") -> None:
         self.console = console
+        self.first = first  # to say before the first line
         self.target = target
         self.rows: dict[int, Round] = {}  # the last round of each pass
         self.complete = 0
@@ -56,6 +57,9 @@ class ProgressDisplay:
             self.live.stop()
 
     def __call__(self, line: Round) -> None:
+        if self.first:
+            self.console.print(self.first)
+            self.first = ""
         self.add(line)
         if self.live:
             self.live.update(self.shown())

@@ -180,6 +180,14 @@ def test_a_dry_run_tells_what_a_run_would_read_and_cost(config: Path, capsys: py
     assert not (config.parent / "model").exists()
 
 
+def test_a_run_without_a_bias_says_so_first(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    note = "bias: none (problem.bias = 0)\n"
+    for bias in ("1.0", '"free"', "0.0"):
+        command = ["train", str(config), "--set", f"problem.bias={bias}", "--set", "output.overwrite=true"]
+        assert call(capsys, *command, "--dry-run").out.endswith(note) == (bias == "0.0")
+        assert call(capsys, *command).err.startswith(note) == (bias == "0.0")
+
+
 def test_a_dry_run_refuses_options_that_need_a_run(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ran = call(capsys, "train", str(config), "--dry-run", "--resume")
     assert (ran.code, ran.err) == (2, "distdual: --dry-run trains nothing, so it takes no --resume\n")

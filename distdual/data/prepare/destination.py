@@ -26,13 +26,16 @@ def found_at(location: Location, *, overwrite: bool) -> There | None:
     """
     if location.is_empty():
         return None
+    how = ""
     with contextlib.suppress(InputError):
         version = version_of(location, "zarr.json")
         if overwrite and is_complete(location):
             return There(version, separator_at(location))
         if is_interrupted(location):
             return None
-    raise InputError(f"{location}: is not empty; choose an empty destination")
+        if is_complete(location) and not overwrite:
+            how = ", or replace the data set: --overwrite (overwrite=True)"
+    raise InputError(f"{location}: is not empty; choose an empty destination{how}")
 
 
 def is_interrupted(location: Location) -> bool:

@@ -128,7 +128,9 @@ while True:
 class TestDestination:
     def test_a_data_set_is_not_replaced_unless_told_to(self, location):
         write_dataset(location, "binary", [dense_block()])
-        with pytest.raises(InputError, match=rf"^{location}: is not empty; choose an empty destination$"):
+        with pytest.raises(
+            InputError, match=rf"^{location}: is not empty; choose an empty destination, or .* --overwrite"
+        ):
             write_dataset(location, "binary", [dense_block(4)])
         assert open_dataset(location).n_examples == 8
         write_dataset(location, "binary", [dense_block(4)], overwrite=True)
@@ -156,7 +158,7 @@ class TestDestination:
     @pytest.mark.parametrize("overwrite", [False, True])
     def test_what_is_not_ours_is_never_deleted(self, location, overwrite):
         location.write("letter.txt", b"dear")
-        with pytest.raises(InputError, match="is not empty"):
+        with pytest.raises(InputError, match=r"is not empty; choose an empty destination$"):
             write_dataset(location, "binary", [dense_block()], overwrite=overwrite)
         assert location.read("letter.txt") == b"dear"
 
