@@ -74,7 +74,6 @@ class RunLog:
 
     def __init__(self, path: str | None) -> None:
         self.file: IO[str] | None = None
-        self.trained = ""  # written with the first round
         if path is not None:
             try:
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -92,15 +91,12 @@ class RunLog:
                 self.file.close()
 
     def begin(self, about: About) -> None:
-        """Keep what is trained for the first round: each line of the file is a round."""
-        self.trained = about.trained
+        """Write nothing: each line of the file is a round."""
 
     def write(self, line: Round) -> None:
         if self.file:
-            more = {"trained": self.trained} if self.trained else {}
-            self.trained = ""
             try:
-                self.file.write(json.dumps(as_line(line) | more) + "\n")
+                self.file.write(to_text(line) + "\n")
                 self.file.flush()
             except OSError as error:
                 log.warning("%s: no more lines are written to this log: %s", self.file.name, error.strerror)

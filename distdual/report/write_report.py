@@ -63,8 +63,7 @@ def write_report(
 def find(run: str) -> ReportSources:
     """The log at `run`; or the certificate, the weights and the log, if there is one, of the model folder `run`."""
     if "://" not in run and Path(run).is_file():
-        lines = read_log(Path(run))
-        return ReportSources(Path(run), lines, None, trained=str(lines[0].get("trained", "")))
+        return ReportSources(Path(run), read_log(Path(run)), None)
     folder = Location(run)
     if not folder.exists("model.json"):
         raise InputError(f"{run}: neither a run log nor a model folder; set output.log to write a log while training")

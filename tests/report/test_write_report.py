@@ -232,15 +232,7 @@ def test_a_log_alone_suffices_and_an_incomplete_last_line_is_ignored(run: Path, 
     log = tmp_path / "cut.jsonl"
     log.write_text((run / "run.jsonl").read_text() + '{"seconds": 3.')
     assert len(read_log(log)) == len(read_log(run / "run.jsonl"))
-    (page_file,) = write_report(str(log), tmp_path / "pages" / "cut.html", png=False)
-    assert page_file == tmp_path / "pages" / "cut.html"
-    trained = f"binary · C = 1 · {run / 'data'} · 3,000 × 6 in "
-    for text in (
-        page_file.read_text(),
-        write_report(str(run / "model"), tmp_path / "x.html", png=False)[0].read_text(),
-    ):
-        assert trained in text
-    assert ["trained" in each for each in read_log(log)][:2] == [True, False]
+    assert write_report(str(log), tmp_path / "pages" / "cut.html", png=False) == [tmp_path / "pages" / "cut.html"]
 
 
 @pytest.mark.parametrize(
